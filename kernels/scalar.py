@@ -1,0 +1,107 @@
+"""The scalar maths: what every kernel, on any device, computes for one row, one node or one leaf."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..forest import CATEGORICAL, DEFAULT_LEFT, ZERO_IS_MISSING
+from ..objectives import FAIR, GAMMA, HUBER, LOG, POISSON, PSEUDOHUBER, SIGNED_SQRT, SQUARED, TWEEDIE
+from .jit import scalar
+
+# LightGBM writes the literal 1e-35f into a double.
+ZERO_BOUND = float(np.float32(1e-35))
+
+
+@scalar
+def goes_left(x: Any, node: Any, category_start: Any, category_bits: Any) -> Any:
+    """Whether value ``x`` takes the left branch of ``node``.
+
+    One rule for both boosters; the adapters translate into it (see `forest.NODE`).
+    """
+    flags = node.flags
+    if math.isnan(x) or (flags & ZERO_IS_MISSING and abs(x) <= ZERO_BOUND):
+        return (flags & DEFAULT_LEFT) != 0
+    if flags & CATEGORICAL:
+        begin = category_start[node.category_set]
+        words = category_start[node.category_set + 1] - begin
+        # compared as floats, so that no value overflows the cast to an integer
+        if not (node.threshold < x < 32.0 * words):
+            return False
+        category = np.int64(x)
+        return ((category_bits[begin + (category >> 5)] >> np.uint32(category & 31)) & np.uint32(1)) != 0
+    return x <= node.threshold
+
+
+@scalar
+def leaf_of(X: Any, i: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any) -> Any:
+    """The leaf (numbered through the whole forest) that row ``i`` reaches from ``root``."""
+    k = root
+    while k >= 0:
+        node = nodes[k]
+        x = np.float64(X[i, node.feature])
+        k = node.left if goes_left(x, node, category_start, category_bits) else node.right
+    return ~k
+
+
+@scalar
+def gradient_hessian(objective: Any, p: Any, s: Any, y: Any) -> Any:
+    """First and second derivative of a loss at margin ``s`` and label ``y``; ``p`` is the objective's parameter."""
+    if objective == SQUARED:
+        return s - y, 1.0
+    if objective == HUBER:
+        return min(max(s - y, -p), p), 1.0
+    if objective == FAIR:
+        residual = s - y
+        scale = abs(residual) + p
+        return p * residual / scale, p * p / (scale * scale)
+    if objective == POISSON:
+        return math.exp(s) - y, math.exp(s + p)
+    if objective == GAMMA:
+        ratio = y * math.exp(-s)
+        return 1.0 - ratio, ratio
+    if objective == TWEEDIE:
+        a = y * math.exp((1.0 - p) * s)
+        b = math.exp((2.0 - p) * s)
+        return b - a, (2.0 - p) * b - (1.0 - p) * a
+    if objective == PSEUDOHUBER:
+        residual = s - y
+        slope2 = p * p
+        root = math.sqrt(1.0 + residual * residual / slope2)
+        return residual / root, slope2 / ((slope2 + residual * residual) * root)
+    # SQUAREDLOG; XGBoost keeps the margin above -1
+    s = max(s, -1.0 + 1e-6)
+    difference = math.log1p(s) - math.log1p(y)
+    return difference / (s + 1.0), max((1.0 - difference) / ((s + 1.0) * (s + 1.0)), 1e-6)
+
+
+@scalar
+def add_tree(variance: Any, sd: Any, rho: Any) -> Any:
+    """Variance after one more tree: paper eq. 12, with ``sd`` = alpha * sqrt(V) of the leaf.
+
+    sigma^2 + sd^2 - 2 rho sigma sd, written as a sum of squares that rounding cannot take below zero.
+    """
+    rest = math.sqrt(variance) - rho * sd
+    return rest * rest + sd * sd * (1.0 - rho * rho)
+
+
+@scalar
+def response(link: Any, margin: Any) -> Any:
+    """The prediction for a margin, in the margin's own precision (as the boosters compute it)."""
+    if link == LOG:
+        return math.exp(margin)
+    if link == SIGNED_SQRT:
+        return margin * abs(margin)
+    return margin
+
+
+@scalar
+def margin_of(link: Any, value: Any) -> Any:
+    """The margin for a response: the inverse of `response`, in the value's own precision."""
+    if link == LOG:
+        return math.log(value)
+    if link == SIGNED_SQRT:
+        return math.copysign(math.sqrt(abs(value)), value)
+    return value

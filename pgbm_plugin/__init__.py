@@ -1,0 +1,15 @@
+"""Calibrated predictive distributions from the LightGBM and XGBoost models you already have.
+
+>>> from pgbm_plugin import wrap
+>>> model = wrap(lgb.train(...), X, y)
+>>> model.predict_dist(X_new).ppf([0.05, 0.5, 0.95])
+"""
+
+from __future__ import annotations
+
+from .errors import UnsupportedModelError
+from .model import ProbabilisticModel
+from .wrap import wrap
+
+__version__ = "0.1.0"
+__all__ = ["ProbabilisticModel", "UnsupportedModelError", "wrap"]

@@ -1,0 +1,131 @@
+"""Boosters -> Forest and TrainingSpec, and boosters' data sets -> rows. One module per booster reads its format."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UnsupportedModelError
+from ..forest import Forest
+from ..training import TrainingSpec
+from . import lightgbm, xgboost
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Labelled rows as found in a booster's own data set; None where it has none."""
+
+    X: Any
+    y: Any
+    sample_weight: Any
+    init_score: Any
+
+
+def read_model(model: Any) -> tuple[Forest, TrainingSpec]:
+    """Read a live model, a scikit-learn estimator, or a file of either booster."""
+    if isinstance(model, (str, os.PathLike)):
+        return _read_file(Path(model))
+    kinds = _kinds(model)
+    if "lightgbm.Booster" in kinds:
+        return lightgbm.read(model.model_to_string(), model.params)
+    if "lightgbm.LGBMModel" in kinds:
+        _check_fitted(model, "booster_")
+        return read_model(model.booster_)
+    if "xgboost.Booster" in kinds:
+        return _read_xgboost(model)
+    if "xgboost.XGBModel" in kinds:
+        _check_fitted(model, "n_features_in_")
+        return _read_xgboost(model.get_booster(), use_best_iteration=True, missing=model.missing)
+    raise TypeError(
+        f"cannot wrap a {type(model).__name__}; give a lightgbm.Booster, LGBMRegressor, xgboost.Booster, XGBRegressor "
+        f"or the path of a saved model"
+    )
+
+
+def read_dataset(data: Any) -> TrainingData | None:
+    """Rows and labels of an lgb.Dataset or xgb.DMatrix; None if `data` is neither."""
+    kinds = _kinds(data)
+    if "lightgbm.Dataset" in kinds:
+        return _read_lightgbm_dataset(data)
+    if "xgboost.DMatrix" in kinds:
+        return _read_dmatrix(data)
+    return None
+
+
+def held_data(model: Any) -> TrainingData:
+    """The training data that a live model still holds."""
+    booster = getattr(model, "_Booster", model) if "lightgbm.LGBMModel" in _kinds(model) else model
+    train_set = getattr(booster, "train_set", None)
+    if train_set is None:
+        raise TypeError(
+            "wrap(booster) found no training data: give it, wrap(booster, X, y), or let the booster keep it, "
+            "lgb.train(..., keep_training_booster=True) with lgb.Dataset(..., free_raw_data=False)"
+        )
+    return _read_lightgbm_dataset(train_set)
+
+
+def _kinds(thing: Any) -> set[str]:
+    """Package and name of an object's classes, e.g. "lightgbm.Booster": tells boosters without importing them."""
+    return {f"{cls.__module__.partition('.')[0]}.{cls.__name__}" for cls in type(thing).__mro__}
+
+
+def _check_fitted(estimator: Any, attribute: str) -> None:
+    # LightGBM raises its own error, scikit-learn's, or AttributeError, as the installed version has it
+    try:
+        getattr(estimator, attribute)
+    except Exception as error:
+        raise ValueError(f"this {type(estimator).__name__} is not fitted; call fit first") from error
+
+
+def _read_file(path: Path) -> tuple[Forest, TrainingSpec]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no model file at {str(path)!r}")
+    raw = path.read_bytes()
+    try:
+        if lightgbm.is_model_text(raw[:16]):
+            return lightgbm.read(raw.decode())
+        if xgboost.is_model_bytes(raw[:16]):
+            return xgboost.read(xgboost.load(raw))
+    except UnsupportedModelError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: {error}") from error
+    raise ValueError(
+        f"{str(path)!r} is neither a LightGBM text model nor an XGBoost JSON or UBJSON model; save the model with its "
+        f"booster's save_model"
+    )
+
+
+def _read_xgboost(
+    booster: Any, *, use_best_iteration: bool = False, missing: float = float("nan")
+) -> tuple[Forest, TrainingSpec]:
+    import json
+
+    return xgboost.read(
+        xgboost.load(bytes(booster.save_raw("ubj"))),
+        config=json.loads(booster.save_config()),
+        use_best_iteration=use_best_iteration,
+        missing=missing,
+    )
+
+
+def _read_lightgbm_dataset(data: Any) -> TrainingData:
+    way_out = "make it with lgb.Dataset(..., free_raw_data=False), or call wrap(booster, X, y)"
+    try:
+        X = data.get_data()
+    except Exception as error:  # LightGBMError, which we would have to import
+        raise TypeError(f"the lgb.Dataset has freed its rows: {way_out}") from error
+    if X is None or isinstance(X, (str, os.PathLike, list)):
+        raise TypeError(f"the lgb.Dataset has no rows in memory as one table: {way_out}")
+    return TrainingData(X, data.get_label(), data.get_weight(), data.get_init_score())
+
+
+def _read_dmatrix(data: Any) -> TrainingData:
+    try:
+        X = data.get_data()
+    except Exception as error:  # XGBoostError, which we would have to import
+        raise TypeError(f"the {type(data).__name__} does not give back its rows; call wrap(booster, X, y)") from error
+    fields = (data.get_label(), data.get_weight(), data.get_base_margin())
+    return TrainingData(X, *(field if field.size else None for field in fields))

@@ -1,0 +1,336 @@
+"""XGBoost's model (UBJSON or JSON) -> Forest and TrainingSpec. XGBoost itself is not needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UnsupportedModelError
+from ..forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
+from ..objectives import IDENTITY, XGBOOST, Objective
+from ..training import TrainingSpec
+from . import ubjson
+from .xgboost_rates import Rates, solve_rates
+
+# What is read of every tree, one number per node.
+_FIELDS: dict[str, type] = {
+    "left_children": np.int32,
+    "right_children": np.int32,
+    "split_indices": np.int32,
+    "split_conditions": np.float32,
+    "default_left": np.uint8,
+    "split_type": np.uint8,
+    "sum_hessian": np.float32,
+    "base_weights": np.float32,
+}
+
+# A code is a category if it is >= 0. Smaller than any negative float32, and no denormal as a float64.
+_BELOW_ZERO = -1e-46
+
+
+def is_model_bytes(head: bytes) -> bool:
+    """Whether a file that begins with `head` may be an XGBoost model."""
+    return head.lstrip()[:1] == b"{"
+
+
+def load(raw: bytes) -> Mapping[str, Any]:
+    """The model document, from UBJSON or JSON."""
+    try:
+        # '{' begins both; JSON goes on with a key, UBJSON with the marker of a key's length
+        document = json.loads(raw) if raw.lstrip()[1:].lstrip()[:1] == b'"' else ubjson.loads(raw)
+        document["learner"]["gradient_booster"]["name"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"not an XGBoost model, or a damaged one: {error}") from error
+    return document  # type: ignore[no-any-return]
+
+
+def read(
+    document: Mapping[str, Any],
+    *,
+    config: Mapping[str, Any] | None = None,
+    use_best_iteration: bool = False,
+    missing: float = np.nan,
+) -> tuple[Forest, TrainingSpec]:
+    """Read a model.
+
+    Parameters
+    ----------
+    document : from `load`.
+    config : a live booster's ``save_config()``; learning rate and regularisation are nowhere else, and after a
+        round trip through a file not even there: they are then solved from the trees.
+    use_best_iteration : cut the trees after the best iteration, as XGBoost's scikit-learn estimators do.
+    missing : the value that means "missing" to the model's user.
+    """
+    learner = document["learner"]
+    objective = _objective(learner)
+    try:
+        flat = _flatten(learner, use_best_iteration)
+        forest = _forest(learner, flat, objective, missing)
+    except (KeyError, IndexError, TypeError, OverflowError) as error:
+        raise ValueError(f"damaged XGBoost model: {error!r}") from error
+    return forest, _training_spec(learner, config, flat, forest, objective)
+
+
+@dataclass(frozen=True)
+class _Flat:
+    """All nodes of all trees, end to end: M nodes, T trees. Children are numbered through the forest.
+
+    `order` lists the nodes that can be reached, parents first and tree by tree; XGBoost keeps pruned ones.
+    """
+
+    fields: dict[str, NDArray[Any]]
+    tree: NDArray[np.int64]
+    start: NDArray[np.int64]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    order: NDArray[np.int64]
+    iteration: NDArray[np.int64]
+    categories: dict[int, NDArray[np.int64]]
+
+    @property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        return self.left < 0
+
+    @property
+    def trees_per_iteration(self) -> NDArray[np.int64]:
+        return np.bincount(self.iteration)[self.iteration]
+
+
+def _objective(learner: Mapping[str, Any]) -> Objective:
+    booster = learner["gradient_booster"]["name"]
+    if booster == "dart":
+        raise UnsupportedModelError(
+            "booster=dart: leaves were rescaled by later trees, and which trees were dropped is not in the model; "
+            "train with booster=gbtree"
+        )
+    if booster != "gbtree":
+        raise UnsupportedModelError(f"booster={booster}: there are no trees to take moments from; use gbtree")
+    model = learner["learner_model_param"]
+    if int(model.get("num_target", "1")) > 1 or int(model.get("num_class", "0")) > 1:
+        raise UnsupportedModelError("several outputs (multi-target or multiclass): train one regressor per target")
+    stored = learner["objective"]
+    name = "reg:squarederror" if stored["name"] == "reg:linear" else stored["name"]
+    if name not in XGBOOST:
+        raise UnsupportedModelError(
+            f"objective {name!r} is not supported: a mean and a variance need a regression objective, one of "
+            f"{', '.join(sorted(XGBOOST))}"
+        )
+    objective = XGBOOST[name]
+    value = objective.default
+    for group in stored.values():
+        if isinstance(group, Mapping) and objective.parameter in group:
+            value = float(group[objective.parameter])
+    return replace(objective, value=value)
+
+
+def _flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> _Flat:
+    model = learner["gradient_booster"]["model"]
+    trees = model["trees"]
+    parallel = max(1, int(model["gbtree_model_param"].get("num_parallel_tree", "1")))
+    indptr = np.asarray(model.get("iteration_indptr", np.arange(0, len(trees) + 1, parallel)), np.int64)
+    if use_best_iteration and "best_iteration" in learner.get("attributes", {}):
+        indptr = indptr[: int(learner["attributes"]["best_iteration"]) + 2]
+        trees = trees[: indptr[-1]]
+    if not trees:
+        raise UnsupportedModelError("the XGBoost model has no trees; train it first")
+    if indptr[0] != 0 or indptr[-1] != len(trees) or np.any(np.diff(indptr) < 0):
+        raise ValueError("damaged XGBoost model: iteration_indptr does not fit the trees")
+    if any(int(t["tree_param"].get("size_leaf_vector", "1")) > 1 for t in trees):
+        raise UnsupportedModelError("vector leaves (multi_output_tree): train one regressor per target")
+
+    sizes = np.array([len(t["left_children"]) for t in trees])
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    fields = {
+        key: np.concatenate([np.asarray(t.get(key, np.zeros(n)), dtype) for t, n in zip(trees, sizes, strict=True)])
+        for key, dtype in _FIELDS.items()
+    }
+    if any(len(array) != start[-1] for array in fields.values()):
+        raise ValueError("damaged XGBoost model: node arrays differ in length")
+    tree = np.repeat(np.arange(len(trees)), sizes)
+    left, right = (_global_children(fields[key], start, tree) for key in ("left_children", "right_children"))
+    if np.any((left < 0) != (right < 0)):
+        raise ValueError("damaged XGBoost model: a node has one child")
+    iteration = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    order = _reachable(left, right, start[:-1], tree)
+    return _Flat(fields, tree, start, left, right, order, iteration, _category_lists(trees, start))
+
+
+def _global_children(
+    child: NDArray[np.int32], start: NDArray[np.int64], tree: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    if np.any(child < -1) or np.any(child >= np.diff(start)[tree]):
+        raise ValueError("damaged XGBoost model: a child lies outside its tree")
+    return np.where(child < 0, -1, child + start[tree])
+
+
+def _reachable(
+    left: NDArray[np.int64], right: NDArray[np.int64], roots: NDArray[np.int64], tree: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Nodes under the roots, level by level in all trees at once, then tree by tree."""
+    levels = []
+    frontier, seen = roots, 0
+    while len(frontier):
+        levels.append(frontier)
+        seen += len(frontier)
+        if seen > len(left):
+            raise ValueError("damaged XGBoost model: the nodes do not form trees")
+        inner = frontier[left[frontier] >= 0]
+        frontier = np.concatenate([left[inner], right[inner]])
+    order = np.concatenate(levels)
+    return order[np.argsort(tree[order], kind="stable")]
+
+
+def _category_lists(trees: list[Any], start: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """Node -> the categories in its set."""
+    out = {}
+    for t, tree in enumerate(trees):
+        categories = np.asarray(tree.get("categories", ()), np.int64)
+        for node, begin, size in zip(
+            tree.get("categories_nodes", ()),
+            tree.get("categories_segments", ()),
+            tree.get("categories_sizes", ()),
+            strict=True,
+        ):
+            if not 0 <= begin <= begin + size <= len(categories):
+                raise ValueError("damaged XGBoost model: a category set lies outside its tree")
+            out[int(start[t] + node)] = categories[begin : begin + size]
+    if any(len(c) and not 0 <= c.min() <= c.max() < 2**24 for c in out.values()):
+        raise ValueError("damaged XGBoost model: a category is outside 0..2^24")
+    return out
+
+
+def _forest(learner: Mapping[str, Any], flat: _Flat, objective: Objective, missing: float) -> Forest:
+    leaves = flat.order[flat.is_leaf[flat.order]]
+    inner = flat.order[~flat.is_leaf[flat.order]]
+    code = np.empty(len(flat.left), np.int32)  # a node's number as a child
+    code[inner] = np.arange(len(inner))
+    code[leaves] = ~np.arange(len(leaves))
+
+    categorical = flat.fields["split_type"][inner] == 1
+    default_left = flat.fields["default_left"][inner] != 0
+    nodes = np.zeros(len(inner), NODE)
+    nodes["feature"] = flat.fields["split_indices"][inner]
+    # left if x < condition is left if x <= the float below; nothing is below -inf, and nothing is <= NaN
+    condition = flat.fields["split_conditions"][inner]
+    below = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
+    nodes["threshold"] = np.where(categorical, _BELOW_ZERO, np.where(condition == -np.inf, np.nan, below))
+    # members of a category set go right: the children change places
+    nodes["left"] = code[np.where(categorical, flat.right[inner], flat.left[inner])]
+    nodes["right"] = code[np.where(categorical, flat.left[inner], flat.right[inner])]
+    nodes["flags"] = np.where(categorical, CATEGORICAL, 0) + np.where(default_left ^ categorical, DEFAULT_LEFT, 0)
+    nodes["category_set"] = -1
+    nodes["category_set"][categorical] = np.arange(categorical.sum())
+    sets = [_bit_set(flat.categories[int(node)]) for node in inner[categorical]]
+
+    return Forest(
+        root=code[flat.start[:-1]],
+        nodes=nodes,
+        category_start=np.cumsum([0, *map(len, sets)]).astype(np.int64),
+        category_bits=np.concatenate([np.zeros(0, np.uint32), *sets]),
+        leaf_start=np.searchsorted(flat.tree[leaves], np.arange(len(flat.start))),
+        leaf_value=flat.fields["split_conditions"][leaves],
+        leaf_label=(leaves - flat.start[flat.tree[leaves]]).astype(np.int32),
+        base_margin=_base_margin(learner, objective),
+        divisor=1,
+        link=objective.link,
+        features=_features(learner, missing),
+        booster="XGBoost",
+    )
+
+
+def _bit_set(categories: NDArray[np.int64]) -> NDArray[np.uint32]:
+    words = np.zeros(categories.max(initial=-1) // 32 + 1, np.uint32)
+    np.bitwise_or.at(words, categories // 32, np.uint32(1) << (categories % 32).astype(np.uint32))
+    return words
+
+
+def _base_margin(learner: Mapping[str, Any], objective: Objective) -> float:
+    """base_score is a response; it is stored as a number until XGBoost 3.0 and as a list since."""
+    from ..kernels import cpu
+
+    text = str(learner["learner_model_param"]["base_score"]).strip("[]")
+    margin = np.array([text], np.float32)
+    if objective.link != IDENTITY:
+        cpu.to_margin(objective.link, margin)
+    return float(margin[0])
+
+
+def _features(learner: Mapping[str, Any], missing: float) -> Features:
+    count = int(learner["learner_model_param"]["num_feature"])
+    names = tuple(learner.get("feature_names") or ())
+    encoded = learner["gradient_booster"]["model"].get("cats", {}).get("enc", [])
+    categories = {i: values for i, entry in enumerate(encoded) if (values := _category_values(entry))}
+    return Features(
+        count=count,
+        names=names if len(names) == count else None,
+        dtype=np.dtype(np.float32),
+        integers=np.dtype(np.float32),
+        absent=np.nan,
+        missing=float(missing),
+        categories=tuple(categories.values()),
+        category_columns=tuple(categories),
+        unseen_is_missing=False,
+    )
+
+
+def _category_values(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The categories of one column: strings end to end with their offsets, or numbers."""
+    values = np.asarray(entry["values"])
+    if "offsets" not in entry:
+        return tuple(values.tolist())
+    raw, offsets = values.astype(np.int8).tobytes(), np.asarray(entry["offsets"]).tolist()
+    return tuple(raw[a:b].decode() for a, b in zip(offsets, offsets[1:], strict=False))
+
+
+def _training_spec(
+    learner: Mapping[str, Any],
+    config: Mapping[str, Any] | None,
+    flat: _Flat,
+    forest: Forest,
+    objective: Objective,
+) -> TrainingSpec:
+    booster = config["learner"]["gradient_booster"] if config else {}
+    params = booster.get("tree_train_param", {})
+    max_step = float(np.float32(params.get("max_delta_step", 0.0)))
+    if objective.parameter == "max_delta_step":
+        max_step = float(np.float32(objective.value))
+    nominal = Rates(
+        eta=np.full(forest.n_trees, np.float32(params.get("eta", 0.3)), np.float64),
+        lambda_=float(np.float32(params.get("lambda", 1.0))),
+        l1=float(np.float32(params.get("alpha", 0.0))),
+        max_step=max_step if max_step > 0 else np.inf,
+    )
+    rates = solve_rates(flat, nominal, leaves_are_renewed=objective.renewed)
+    leaves = flat.order[flat.is_leaf[flat.order]]
+    return TrainingSpec(
+        objective=objective,
+        alpha=rates.eta / flat.trees_per_iteration,
+        lambda_=np.full(forest.n_leaves, rates.lambda_),
+        l1=rates.l1,
+        max_step=rates.max_step,
+        iteration=flat.iteration,
+        start=forest.base_margin,
+        folded=np.zeros(forest.n_trees, bool),
+        start_is_mean=False,
+        leaf_count=None,
+        leaf_cover=flat.fields["sum_hessian"][leaves].astype(np.float64),
+        subsampled=True if float(params.get("subsample", 1.0)) < 1.0 else None,
+        approximate=_why_approximate(booster, params, objective),
+        tolerance=1e-5,
+    )
+
+
+def _why_approximate(booster: Mapping[str, Any], params: Mapping[str, Any], objective: Objective) -> tuple[str, ...]:
+    reasons = []
+    if objective.renewed:
+        reasons.append(f"objective {objective.name} renews its leaves from residual quantiles")
+    if any(sign not in "0" for sign in params.get("monotone_constraints", "").strip("()").split(",")):
+        reasons.append("monotone_constraints bound the leaves")
+    if booster.get("gbtree_train_param", {}).get("process_type") == "update":
+        reasons.append("process_type=update changed trees after they were grown")
+    return tuple(reasons)

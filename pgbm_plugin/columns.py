@@ -1,0 +1,31 @@
+"""Columns: labels, weights and scores, one finite number per row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
+    """One finite number per row, from whatever holds a column."""
+    if values is None:
+        return None
+    try:
+        # a PyArrow column becomes NumPy only by its own method
+        column = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a column of numbers, not {type(values).__name__}: {error}") from error
+    if column.ndim == 2 and 1 in column.shape:
+        column = column.reshape(-1)
+    if column.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, it has shape {column.shape}")
+    if len(column) != n:
+        raise ValueError(f"{name} has {len(column)} values, X has {n} rows")
+    bad = ~np.isfinite(column)
+    if bad.any():
+        raise ValueError(f"{name} has {bad.sum()} NaN or infinite values (first at row {int(np.argmax(bad))})")
+    if name == "sample_weight" and (column.min() < 0 or not column.any()):
+        raise ValueError("sample_weight must not be negative, nor zero for every row")
+    return column

@@ -1,0 +1,226 @@
+"""LeafMoments: per leaf, the sample moments of gradient and hessian (paper eq. 3-7), gathered in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .forest import Forest
+from .parallel import map_chunks
+from .rows import Rows
+from .training import TrainingSpec
+
+# Rows per accumulator. Fixed, so that the moments have the same bits for any number of threads.
+_CHUNK = 1 << 14
+
+
+@dataclass(frozen=True)
+class LeafMoments:
+    """Moments of (g, h) over the rows of each leaf; L leaves. Two of them over other rows merge exactly.
+
+    Attributes
+    ----------
+    rows : rows seen.
+    count : (L,) int64, rows in the leaf, n_j.
+    g_mean, h_mean : (L,) mean gradient and hessian; 0 in an empty leaf.
+    gg, hh, gh : (L,) sums of squares and products of the deviations from the means.
+    """
+
+    rows: int
+    count: NDArray[np.int64]
+    g_mean: NDArray[np.float64]
+    h_mean: NDArray[np.float64]
+    gg: NDArray[np.float64]
+    hh: NDArray[np.float64]
+    gh: NDArray[np.float64]
+
+    @property
+    def var_g(self) -> NDArray[np.float64]:
+        """(L,) sample variance of the gradient, divisor n - 1; 0 for a single row."""
+        return self.gg / np.maximum(self.count - 1, 1)
+
+    @property
+    def var_h(self) -> NDArray[np.float64]:
+        """(L,) sample variance of the hessian."""
+        return self.hh / np.maximum(self.count - 1, 1)
+
+    @property
+    def cov_gh(self) -> NDArray[np.float64]:
+        """(L,) sample covariance of gradient and hessian."""
+        return self.gh / np.maximum(self.count - 1, 1)
+
+    @property
+    def g_sum(self) -> NDArray[np.float64]:
+        """(L,) G, the sum of gradients."""
+        return self.count * self.g_mean
+
+    @property
+    def h_sum(self) -> NDArray[np.float64]:
+        """(L,) H, the sum of hessians."""
+        return self.count * self.h_mean
+
+    def merge(self, other: LeafMoments) -> LeafMoments:
+        """Moments over the rows of both (Chan, Golub and LeVeque's update)."""
+        count = self.count + other.count
+        share = other.count / np.maximum(count, 1)
+        dg, dh = other.g_mean - self.g_mean, other.h_mean - self.h_mean
+        between = self.count * share
+        return LeafMoments(
+            self.rows + other.rows,
+            count,
+            self.g_mean + dg * share,
+            self.h_mean + dh * share,
+            self.gg + other.gg + dg * dg * between,
+            self.hh + other.hh + dh * dh * between,
+            self.gh + other.gh + dg * dh * between,
+        )
+
+
+def leaf_moments(
+    forest: Forest,
+    spec: TrainingSpec,
+    rows: Rows,
+    y: NDArray[np.float64],
+    weight: NDArray[np.float64] | None,
+    init_score: NDArray[np.float64] | None,
+    *,
+    n_trees: int | None = None,
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> LeafMoments:
+    """One pass over labelled rows, through the first `n_trees` trees (None: all)."""
+    assert spec.objective is not None
+    y = spec.objective.margin_labels(y)
+    step = spec.step(forest.leaf_value, forest.tree_of_leaf())
+    gather = _gather_custom if spec.objective.gradients is not None else _gather
+    return gather(forest, spec, rows, y, weight, init_score, step, n_trees or forest.n_trees, n_jobs, progress)
+
+
+def _gather(
+    forest: Forest,
+    spec: TrainingSpec,
+    rows: Rows,
+    y: NDArray[np.float64],
+    weight: NDArray[np.float64] | None,
+    init_score: NDArray[np.float64] | None,
+    step: NDArray[Any],
+    n_trees: int,
+    n_jobs: int | None,
+    progress: bool,
+) -> LeafMoments:
+    from .kernels import cpu
+
+    root, *splits = forest.routing
+    new_iteration = spec.new_iteration()
+    objective = spec.objective
+    assert objective is not None
+
+    def chunk(lo: int, hi: int) -> LeafMoments:
+        sums = np.zeros((forest.n_leaves, 8))
+        for begin, end, X in rows.blocks(lo, hi):
+            cpu.gather_moments(
+                X,
+                y[begin:end],
+                weight[begin:end] if weight is not None else np.empty(0),
+                root[:n_trees],
+                *splits,
+                step,
+                new_iteration,
+                objective.code,
+                objective.value,
+                _initial_margin(forest, spec, init_score, begin, end),
+                sums,
+            )
+        return _from_sums(sums, hi - lo)
+
+    return reduce(LeafMoments.merge, map_chunks(chunk, len(rows), _CHUNK, n_jobs, progress))
+
+
+def _gather_custom(
+    forest: Forest,
+    spec: TrainingSpec,
+    rows: Rows,
+    y: NDArray[np.float64],
+    weight: NDArray[np.float64] | None,
+    init_score: NDArray[np.float64] | None,
+    step: NDArray[Any],
+    n_trees: int,
+    n_jobs: int | None,
+    progress: bool,
+) -> LeafMoments:
+    """Tree by tree on all rows, because a custom objective may couple them."""
+    from .kernels import cpu
+
+    root, *splits = forest.routing
+    new_iteration = spec.new_iteration()
+    margin = _initial_margin(forest, spec, init_score, 0, len(rows))
+    leaf = np.empty(len(rows), np.int64)
+    sums = np.zeros((forest.n_leaves, 8))
+
+    def one_tree(t: int, _: int) -> None:
+        nonlocal g, h
+        if new_iteration[t]:
+            g, h = _custom_gradients(spec, margin, y, weight)
+
+        def chunk(lo: int, hi: int) -> None:
+            for begin, end, X in rows.blocks(lo, hi):
+                cpu.route(X, root[t], *splits, leaf[begin:end])
+
+        for _ in map_chunks(chunk, len(rows), _CHUNK, n_jobs):
+            pass
+        cpu.accumulate(leaf, g, h, sums)
+        margin[:] += step[leaf]
+
+    g = h = np.empty(0)
+    for _ in map_chunks(one_tree, n_trees, 1, 1, progress):
+        pass
+    return _from_sums(sums, len(rows))
+
+
+def _custom_gradients(
+    spec: TrainingSpec, margin: NDArray[Any], y: NDArray[np.float64], weight: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The user's g and h, checked, in the float32 in which both boosters hold them."""
+    assert spec.objective is not None and spec.objective.gradients is not None
+    result = spec.objective.gradients(margin.copy(), y)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError("objective must return a pair (g, h)")
+    pair = []
+    for name, values in zip(("g", "h"), result, strict=True):
+        values = np.asarray(values, np.float64).reshape(-1)
+        if values.shape != y.shape:
+            raise ValueError(f"objective returned {len(values)} values of {name} for {len(y)} rows")
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"objective returned NaN or inf in {name}")
+        if weight is not None:
+            values = values * weight
+        pair.append(values.astype(np.float32).astype(np.float64))
+    return pair[0], pair[1]
+
+
+def _initial_margin(
+    forest: Forest, spec: TrainingSpec, init_score: NDArray[np.float64] | None, lo: int, hi: int
+) -> NDArray[Any]:
+    """Margins before the first tree, in the precision in which the booster sums."""
+    if init_score is not None:
+        return init_score[lo:hi].astype(forest.leaf_value.dtype)
+    return np.full(hi - lo, spec.start, forest.leaf_value.dtype)
+
+
+def _from_sums(sums: NDArray[np.float64], rows: int) -> LeafMoments:
+    """Shifted sums (see `kernels.cpu.accumulate`) -> means and sums of squared deviations."""
+    count, shift_g, shift_h, g, h, gg, hh, gh = sums.T
+    n = np.maximum(count, 1.0)
+    return LeafMoments(
+        rows,
+        count.astype(np.int64),
+        shift_g + g / n,
+        shift_h + h / n,
+        np.maximum(gg - g * g / n, 0.0),
+        np.maximum(hh - h * h / n, 0.0),
+        gh - g * h / n,
+    )

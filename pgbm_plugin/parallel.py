@@ -1,0 +1,77 @@
+"""Chunks of rows on a thread pool. Kernels release the GIL, so threads are enough."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def resolve_jobs(n_jobs: int | None) -> int:
+    """Number of threads: all cores that this process may use for None, scikit-learn's meaning for negative numbers."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if n_jobs is None:
+        return cores
+    if n_jobs == 0:
+        raise ValueError("n_jobs must not be 0; give a number of threads, or None for all cores")
+    return max(1, cores + 1 + n_jobs) if n_jobs < 0 else n_jobs
+
+
+def map_chunks(
+    function: Callable[[int, int], T], n: int, size: int, n_jobs: int | None, progress: bool = False
+) -> Iterator[T]:
+    """``function(lo, hi)`` over 0..n in chunks of `size`, results in order.
+
+    The chunks depend on `size` alone, so that results do not depend on the number of threads.
+    """
+    bounds = [(lo, min(lo + size, n)) for lo in range(0, n, size)]
+    threads = min(resolve_jobs(n_jobs), len(bounds))
+    with _bar(n, progress) as advance:
+        if threads == 1:
+            for lo, hi in bounds:
+                yield function(lo, hi)
+                advance(hi - lo)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                for (lo, hi), result in zip(bounds, _bounded_map(pool, function, bounds, threads), strict=True):
+                    yield result
+                    advance(hi - lo)
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _bounded_map(
+    pool: ThreadPoolExecutor, function: Callable[[int, int], T], bounds: list[tuple[int, int]], threads: int
+) -> Iterator[T]:
+    """`pool.map`, but with few results waiting: a chunk's result may be large."""
+    waiting: list[Any] = []
+    for lo, hi in bounds:
+        waiting.append(pool.submit(function, lo, hi))
+        if len(waiting) > threads:
+            yield waiting.pop(0).result()
+    for future in waiting:
+        yield future.result()
+
+
+class _bar:
+    """A progress bar in rows, or nothing."""
+
+    def __init__(self, n: int, show: bool):
+        self.tqdm: Any = None
+        if show:
+            try:
+                from tqdm.auto import tqdm
+            except ImportError as error:
+                raise ImportError("progress=True needs tqdm: pip install tqdm") from error
+            self.tqdm = tqdm(total=n, unit="rows", unit_scale=True)
+
+    def __enter__(self) -> Callable[[int], Any]:
+        return self.tqdm.update if self.tqdm is not None else lambda rows: None
+
+    def __exit__(self, *error: object) -> None:
+        if self.tqdm is not None:
+            self.tqdm.close()

@@ -1,0 +1,129 @@
+"""Stochastic leaf weights (paper eq. 8-9) and their way through the trees (eq. 11-12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .forest import Forest
+from .moments import LeafMoments
+from .objectives import IDENTITY, LOG
+from .parallel import map_chunks
+from .rows import Rows
+from .training import TrainingSpec
+
+# Rows per task of the thread pool.
+_CHUNK = 1 << 12
+
+
+@dataclass(frozen=True)
+class LeafWeights:
+    """Mean and spread of each leaf's weight; L leaves.
+
+    Attributes
+    ----------
+    mu : (L,) expected weight, before the learning rate and with the paper's sign (a step is -alpha * mu).
+    variance : (L,) its variance V.
+    sd : (L,) what a leaf brings to the recursion: alpha * sqrt(V), divided as the forest's sum is.
+    """
+
+    mu: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    sd: NDArray[np.float64]
+
+
+def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> LeafWeights:
+    """Paper eq. 8-9, with lambda and l1 divided by n as the sums are.
+
+    A leaf that no row reached, or whose hessians do not sum to anything positive, takes the average V of its tree.
+    """
+    tree = forest.tree_of_leaf()
+    n = np.maximum(moments.count, 1)
+    d = moments.h_mean + spec.lambda_ / n
+    known = (moments.count > 0) & (d > 0)
+    d = np.where(known, d, 1.0)
+    g = soft_threshold(moments.g_mean, spec.l1 / n)
+    var_g, var_h, cov = moments.var_g, moments.var_h, moments.cov_gh
+
+    mu = g / d - cov / d**2 + g * var_h / d**3
+    variance = np.maximum(var_g / d**2 + g**2 * var_h / d**4 - 2.0 * g * cov / d**3, 0.0)
+
+    alpha = spec.alpha[tree]
+    weight = np.where(known, moments.count, 0).astype(np.float64)
+    total = np.bincount(tree, weight, forest.n_trees)
+    mean_variance = np.bincount(tree, weight * variance, forest.n_trees) / np.maximum(total, 1.0)
+    stored = -spec.step(forest.leaf_value, tree) / np.where(alpha > 0, alpha, 1.0)
+    mu = np.clip(np.where(known, mu, stored), -spec.max_step, spec.max_step)
+    variance = np.where(known, variance, mean_variance[tree])
+    return LeafWeights(mu, variance, alpha * np.sqrt(variance) / forest.divisor)
+
+
+def soft_threshold(g: NDArray[np.float64], l1: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """What L1 regularisation leaves of a gradient: sign(g) max(|g| - l1, 0)."""
+    return np.sign(g) * np.maximum(np.abs(g) - l1, 0.0)
+
+
+def paper_leaf_values(forest: Forest, spec: TrainingSpec, weights: LeafWeights) -> NDArray[np.float64]:
+    """(L,) leaf values of the paper's mean, -alpha * mu, in place of the booster's stored ones."""
+    tree = forest.tree_of_leaf()
+    return np.where(spec.folded[tree], spec.start, 0.0) - spec.alpha[tree] * weights.mu
+
+
+def margins(
+    forest: Forest,
+    rows: Rows,
+    leaf_value: NDArray[Any],
+    init_score: NDArray[np.float64] | None = None,
+    leaf_sd: NDArray[np.float64] | None = None,
+    rho: float = 0.0,
+    n_jobs: int | None = None,
+) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+    """Margin of every row in the precision of `leaf_value`, and its variance (eq. 12) if `leaf_sd` is given."""
+    from .kernels import cpu
+
+    margin = np.full(len(rows), forest.base_margin, leaf_value.dtype)
+    if init_score is not None:
+        margin[:] = init_score * forest.divisor  # which is divided out again below
+    variance = np.zeros(len(rows)) if leaf_sd is not None else None
+
+    def chunk(lo: int, hi: int) -> None:
+        for begin, end, X in rows.blocks(lo, hi):
+            if leaf_sd is None or variance is None:
+                cpu.add_margin(X, *forest.routing, leaf_value, margin[begin:end])
+            else:
+                part = margin[begin:end], variance[begin:end]
+                cpu.add_margin_variance(X, *forest.routing, leaf_value, leaf_sd, rho, *part)
+
+    for _ in map_chunks(chunk, len(rows), _CHUNK, n_jobs):
+        pass
+    if forest.divisor > 1:
+        margin /= forest.divisor
+    return margin, variance
+
+
+def to_response(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:
+    """Predictions for margins, with the booster's bits."""
+    if forest.link == IDENTITY:
+        return margin
+    from .kernels import cpu
+
+    out = margin.copy()
+    cpu.to_response(forest.link, out)
+    return out
+
+
+def response_variance(
+    forest: Forest, margin: NDArray[Any], prediction: NDArray[Any], variance: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Variance of the response by the delta method, from the variance of the margin.
+
+    Log link: m^2 sigma^2. Signed square: 4 s^2 sigma^2 + 2 sigma^4, whose last term keeps it positive at s = 0.
+    """
+    if forest.link == IDENTITY:
+        return variance
+    if forest.link == LOG:
+        return prediction.astype(np.float64) ** 2 * variance
+    return 4.0 * margin.astype(np.float64) ** 2 * variance + 2.0 * variance**2

@@ -1,0 +1,128 @@
+"""Rows: any table that users have, read a block at a time as a matrix of floats.
+
+A block of a float matrix is a view. Frames, Arrow tables and sparse matrices are converted block by block, so the
+whole table is never copied.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .forest import Features
+
+# Size of a converted block, in numbers; few enough to stay in the outer cache.
+_BLOCK_NUMBERS = 1 << 19
+
+
+class Rows(ABC):
+    """A table of `n` rows that fits a model's features."""
+
+    n: int
+
+    def __init__(self, features: Features):
+        self.features = features
+
+    def __len__(self) -> int:
+        return self.n
+
+    def blocks(self, lo: int, hi: int) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        """Cut rows lo..hi into ``(begin, end, matrix)``."""
+        size = max(1, min(hi - lo, _BLOCK_NUMBERS // max(1, self.features.count)))
+        for begin in range(lo, hi, size):
+            end = min(begin + size, hi)
+            yield begin, end, self._rounded(self.block(begin, end))
+
+    @abstractmethod
+    def block(self, lo: int, hi: int) -> NDArray[Any]:
+        """Rows lo..hi as a (hi - lo, features) matrix of float32 or float64."""
+
+    def _rounded(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The block in the precision that the booster compares in, with its own missing value as NaN."""
+        if self.features.dtype == np.float32 and block.dtype != np.float32:
+            with np.errstate(over="ignore"):
+                block = block.astype(np.float32)
+        if not np.isnan(self.features.missing):
+            block = np.where(block == self.features.missing, block.dtype.type(np.nan), block)
+        return block
+
+
+def read_rows(X: Any, features: Features) -> Rows:
+    """Check a table against what the model expects, and make it readable."""
+    if isinstance(X, Rows):
+        return X
+    from .frames import FRAMES
+
+    reader = next((reader for is_kind, reader in FRAMES if is_kind(X)), None)
+    rows: Rows
+    if reader is not None:
+        rows = reader(X, features)
+    elif hasattr(X, "tocsr"):
+        rows = _Sparse(X, features)
+    else:
+        rows = _Matrix(_as_matrix(X), features)
+    if len(rows) == 0:
+        raise ValueError("X has no rows")
+    return rows
+
+
+class _Matrix(Rows):
+    """NumPy arrays of any order and strides, and whatever turns into one."""
+
+    def __init__(self, X: NDArray[Any], features: Features):
+        super().__init__(features)
+        if X.ndim != 2:
+            hint = "; for one row give X.reshape(1, -1)" if X.ndim == 1 else ""
+            raise ValueError(f"X must have two dimensions, it has {X.ndim}{hint}")
+        check_count(X.shape[1], features)
+        self.X, self.n = X, X.shape[0]
+
+    def block(self, lo: int, hi: int) -> NDArray[Any]:
+        block = self.X[lo:hi]
+        if block.dtype.kind != "f" or block.dtype.itemsize < 4:
+            return block.astype(self.features.integers)
+        return block if block.dtype in (np.float32, np.float64) and block.dtype.isnative else block.astype(np.float64)
+
+
+class _Sparse(Rows):
+    """SciPy sparse matrices and arrays."""
+
+    def __init__(self, X: Any, features: Features):
+        super().__init__(features)
+        check_count(X.shape[1], features)
+        X = X.tocsr()
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        self.X, self.n = X, X.shape[0]
+
+    def block(self, lo: int, hi: int) -> NDArray[Any]:
+        X = self.X
+        begin, end = X.indptr[lo], X.indptr[hi]
+        dtype = np.float64 if X.dtype == np.float64 else np.float32
+        out = np.full((hi - lo, self.features.count), self.features.absent, dtype)
+        row = np.repeat(np.arange(hi - lo), np.diff(X.indptr[lo : hi + 1]))
+        out[row, X.indices[begin:end]] = X.data[begin:end]
+        return out
+
+
+def _as_matrix(X: Any) -> NDArray[Any]:
+    if hasattr(X, "detach"):
+        X = X.detach()
+    try:
+        matrix = np.asarray(X)
+        return matrix if matrix.dtype.kind in "fiub" else matrix.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"cannot read X of type {type(X).__name__} as a numeric table ({error}); give a NumPy array, a pandas or "
+            f"polars DataFrame, a PyArrow table or a SciPy sparse matrix"
+        ) from error
+
+
+def check_count(columns: int, features: Features) -> None:
+    if columns != features.count:
+        raise ValueError(f"X has {columns} columns, the model was trained on {features.count}")

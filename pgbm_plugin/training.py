@@ -1,0 +1,61 @@
+"""TrainingSpec: how the trees were grown, as far as the model still knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .objectives import Objective
+
+
+@dataclass(frozen=True)
+class TrainingSpec:
+    """What turns gradients into leaf values: ``w = -alpha * clip(soft(G, l1) / (H + lambda), max_step)``.
+
+    T trees and L leaves, as in the Forest that it belongs to.
+
+    Attributes
+    ----------
+    objective : the loss; None if the booster was trained on a custom one that it has not kept.
+    alpha : (T,) learning rate of each tree.
+    lambda_ : (L,) L2 regularisation of each leaf.
+    l1 : L1 regularisation.
+    max_step : bound on a leaf before the learning rate; inf for none.
+    iteration : (T,) trees of one iteration saw the same gradients.
+    start : margin of a row before the first tree, where no init_score replaces it.
+    folded : (T,) bool, trees whose leaf values have `start` added to them.
+    start_is_mean : `start` was the mean label's margin (and is only approximate until the labels are seen).
+    leaf_count : (L,) rows that training saw in each leaf, or None where the booster does not store it.
+    leaf_cover : (L,) sum of hessians that training saw in each leaf.
+    subsampled : whether trees were grown on samples of the rows; None if the model does not say.
+    approximate : reasons why stored leaves differ from the formula, in words; empty if they should not.
+    tolerance : relative leaf error up to which this booster's rounding explains a difference.
+    """
+
+    objective: Objective | None
+    alpha: NDArray[np.float64]
+    lambda_: NDArray[np.float64]
+    l1: float
+    max_step: float
+    iteration: NDArray[np.int64]
+    start: float
+    folded: NDArray[np.bool_]
+    start_is_mean: bool
+    leaf_count: NDArray[np.int64] | None
+    leaf_cover: NDArray[np.float64]
+    subsampled: bool | None
+    approximate: tuple[str, ...]
+    tolerance: float
+
+    def new_iteration(self) -> NDArray[np.bool_]:
+        """(T,) whether a tree saw fresh gradients."""
+        return np.concatenate([[True], np.diff(self.iteration) != 0])
+
+    def step(self, leaf_value: NDArray[Any], tree: NDArray[np.int64]) -> NDArray[Any]:
+        """(L,) what each leaf adds to the margin in training: its stored value less a folded start."""
+        if not self.folded.any():
+            return leaf_value
+        return leaf_value - np.where(self.folded[tree], self.start, 0.0)

@@ -1,0 +1,147 @@
+"""wrap(): a trained booster and labelled rows -> a model that predicts distributions."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .adapters import TrainingData, held_data, read_dataset, read_model
+from .columns import read_column
+from .certificate import certify, contains_training_rows, solve_rates
+from .errors import UnsupportedModelError
+from .forest import Forest
+from .model import ProbabilisticModel
+from .moments import leaf_moments
+from .objectives import LOG, Gradients, custom
+from .propagate import leaf_weights
+from .rows import Rows, read_rows
+from .training import TrainingSpec
+
+
+def wrap(
+    booster: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    init_score: Any = None,
+    objective: Gradients | None = None,
+    mean: Literal["booster", "pgbm"] = "booster",
+    device: str = "auto",
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> ProbabilisticModel:
+    """Add a predictive distribution to a trained model, in one pass over labelled rows.
+
+    Parameters
+    ----------
+    booster : lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, or the path of a saved model of either.
+    X : the training rows (or held-out rows; `certificate` tells which): NumPy, pandas, polars, PyArrow, SciPy sparse;
+        or an lgb.Dataset / xgb.DMatrix, which bring their own y. May be omitted if the booster still holds its data.
+    y : (n,) labels.
+    sample_weight : (n,) weights of training, if it had any.
+    init_score : (n,) LightGBM's init_score or XGBoost's base_margin, if training had one.
+    objective : a custom objective, ``(margin, y) -> (g, h)``, where training had one.
+    mean : "booster" leaves point predictions as they are, to the bit; "pgbm" uses the paper's expected leaf weights.
+    device : "auto" or "cpu".
+    n_jobs : threads; None for all cores.
+    progress : show a progress bar.
+    """
+    if mean not in ("booster", "pgbm"):
+        raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
+    if device not in ("auto", "cpu"):
+        raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has kernels for the CPU only")
+    forest, spec = read_model(booster)
+    spec = _with_objective(spec, objective)
+    data = _training_data(booster, X, y, sample_weight, init_score)
+    rows = read_rows(data.X, forest.features)
+    label = _labels(data.y, len(rows), spec)
+    weight = read_column("sample_weight", data.sample_weight, len(rows))
+    score = read_column("init_score", data.init_score, len(rows))
+    spec = _with_start(forest, spec, rows, label, weight, score)
+
+    moments = leaf_moments(forest, spec, rows, label, weight, score, n_jobs=n_jobs, progress=progress)
+    certificate = certify(forest, spec, moments, weight is not None)
+    if certificate.status == "approximate":
+        spec = solve_rates(forest, spec, moments)
+        certificate = certify(forest, spec, moments, weight is not None)
+    if certificate.status != "certified":
+        warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=2)
+    weights = leaf_weights(forest, spec, moments)
+    return ProbabilisticModel(forest, spec, moments, weights, certificate, mean=mean, n_jobs=n_jobs)
+
+
+def _with_objective(spec: TrainingSpec, objective: Gradients | None) -> TrainingSpec:
+    if objective is None:
+        if spec.objective is None:
+            raise UnsupportedModelError(
+                "the model was trained with a custom objective, which it does not store: give "
+                "wrap(..., objective=f) with f(margin, y) -> (g, h)"
+            )
+        return spec
+    if not callable(objective):
+        raise TypeError(
+            f"objective must be a function (margin, y) -> (g, h), not {objective!r}; built-in objectives are read "
+            f"from the model"
+        )
+    if spec.objective is not None and spec.objective.link == LOG:
+        raise ValueError(f"the model has a built-in objective, {spec.objective.name!r}; leave objective= out")
+    return replace(spec, objective=custom(objective))
+
+
+def _training_data(booster: Any, X: Any, y: Any, sample_weight: Any, init_score: Any) -> TrainingData:
+    """The rows given, or found in a booster's own data set."""
+    if X is None:
+        if y is not None:
+            raise TypeError("wrap got y without X")
+        found: TrainingData | None = held_data(booster)
+    else:
+        found = read_dataset(X)
+    if found is None:
+        if y is None:
+            raise TypeError("wrap(booster, X) needs labels: wrap(booster, X, y)")
+        return TrainingData(X, y, sample_weight, init_score)
+    return TrainingData(
+        found.X,
+        found.y if y is None else y,
+        found.sample_weight if sample_weight is None else sample_weight,
+        found.init_score if init_score is None else init_score,
+    )
+
+
+def _labels(y: Any, n: int, spec: TrainingSpec) -> NDArray[np.float64]:
+    if y is None:
+        raise ValueError("the data set has no labels; give y")
+    label = read_column("y", y, n)
+    assert label is not None and spec.objective is not None
+    spec.objective.check_labels(label)
+    return label
+
+
+def _with_start(
+    forest: Forest,
+    spec: TrainingSpec,
+    rows: Rows,
+    y: NDArray[np.float64],
+    weight: NDArray[np.float64] | None,
+    init_score: NDArray[np.float64] | None,
+) -> TrainingSpec:
+    """The margin before the first tree, as exactly as the rows allow."""
+    if init_score is not None:
+        if spec.folded.any() and not np.all(spec.alpha == 1.0):
+            raise ValueError(
+                "init_score was given, but the model was trained without one: its first tree holds the mean label"
+            )
+        return replace(spec, folded=np.zeros_like(spec.folded))
+    if not spec.start_is_mean or spec.objective is None:
+        return spec
+    label_mean = np.average(spec.objective.margin_labels(y), weights=weight)
+    start = float(np.log(label_mean) if forest.link == LOG else label_mean)
+    exact = replace(spec, start=start, start_is_mean=False)
+    # routing does not depend on the start: the first tree tells whether these rows hold the training rows
+    first = leaf_moments(forest, exact, rows, y, weight, None, n_trees=1)
+    return exact if contains_training_rows(spec, first, slice(0, forest.leaf_start[1])) else spec
