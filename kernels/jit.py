@@ -20,12 +20,15 @@ _FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that loops over rows."""
+    compiled: Callable[..., Any]
     try:
-        return njit(cache=True, **_FLAGS)(function)
+        compiled = njit(cache=True, **_FLAGS)(function)
     except RuntimeError:  # numba found no directory that it may write a cache to
-        return njit(**_FLAGS)(function)
+        compiled = njit(**_FLAGS)(function)
+    return compiled
 
 
 def scalar(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function of scalars that kernels call; LLVM inlines it, and its caller's cache holds it."""
-    return njit(**_FLAGS)(function)
+    compiled: Callable[..., Any] = njit(**_FLAGS)(function)
+    return compiled

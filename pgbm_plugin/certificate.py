@@ -6,7 +6,7 @@ of thousands off by one shows as 1e-3, so the answer is never a guess.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -133,9 +133,7 @@ def _covers_are_fractions(spec: TrainingSpec) -> bool:
     return bool(np.any(spec.leaf_cover != np.round(spec.leaf_cover)))
 
 
-def _why_values_differ(
-    forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: NDArray[np.float64]
-) -> str:
+def _why_values_differ(forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: NDArray[np.float64]) -> str:
     first = errors[forest.leaf_start[0] : forest.leaf_start[1]] > spec.tolerance
     if 0 < first.sum() < 0.5 * len(first):
         return (
@@ -152,44 +150,3 @@ def _why_values_differ(
         "the rows match and the leaf values do not: the labels, weights, init_score or objective are not those of "
         "training, or the model was refitted; give sample_weight=, init_score= or objective= if training had them"
     )
-
-
-def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
-    """Other learning rates and lambdas, if they make the leaves fit: the same for all trees, else per tree.
-
-    A leaf of value v obeys ``v (H + lambda) / alpha = -soft(G, l1)``: linear in 1/alpha and lambda/alpha. Model text
-    rounds both to six digits and keeps only the last value of a schedule; XGBoost's files keep neither.
-    """
-    tree = forest.tree_of_leaf()
-    base = np.minimum.reduceat(spec.lambda_, forest.leaf_start[:-1])
-    extra = spec.lambda_ - base[tree]
-    value = spec.step(forest.leaf_value, tree).astype(np.float64)
-    target = -soft_threshold(moments.g_sum, spec.l1)
-    # every equation relative to its own size
-    size = np.abs(value) * (moments.h_sum + extra)
-    size = np.where(size > 0, size, np.inf)
-    columns = np.stack([value * (moments.h_sum + extra), value], axis=1) / size[:, None]
-    target = target / size
-
-    def solve(trees: NDArray[np.int64], spec: TrainingSpec) -> TrainingSpec:
-        use = np.isin(tree, trees)
-        scale = np.abs(columns[use]).max(axis=0)
-        if not np.all(scale > 0):
-            return spec
-        (a, b), _, rank, _ = np.linalg.lstsq(columns[use] / scale, target[use], rcond=None)
-        if rank < 2 or a <= 0:
-            return spec
-        alpha, lambda_ = spec.alpha.copy(), spec.lambda_.copy()
-        alpha[trees] = scale[0] / a
-        lambda_[use] = (b / scale[1]) * (scale[0] / a) + extra[use]
-        return replace(spec, alpha=alpha, lambda_=lambda_)
-
-    def error(spec: TrainingSpec) -> float:
-        return float(leaf_errors(forest, spec, moments).max())
-
-    solved = solve(np.arange(forest.n_trees), spec)
-    if error(solved) > spec.tolerance:
-        solved = spec
-        for t in np.unique(tree[leaf_errors(forest, spec, moments) > spec.tolerance]):
-            solved = solve(np.array([t]), solved)
-    return solved if error(solved) <= spec.tolerance else spec

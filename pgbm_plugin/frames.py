@@ -224,7 +224,7 @@ def _encode(
     """Rows of a categorical column -> the codes of training; NaN where there is no value."""
     codes = np.array([*(code_of.get(value, -2) for value in values), np.nan])
     index = np.where(np.isnan(index) | (index < 0), len(values), index).astype(np.int64)
-    out = codes[index]
+    out: NDArray[np.float64] = codes[index]
     unseen = out == -2
     if unseen.any():
         if not features.unseen_is_missing:

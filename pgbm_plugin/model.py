@@ -124,9 +124,7 @@ class ProbabilisticModel:
         """Mean and variance of the response."""
         rho = self.rho if rho is None else _check_rho(rho)
         rows, score = self._read(X, init_score)
-        margin, variance = margins(
-            self.forest, rows, self._leaf_value, score, self.weights.sd, rho, n_jobs=self.n_jobs
-        )
+        margin, variance = margins(self.forest, rows, self._leaf_value, score, self.weights.sd, rho, n_jobs=self.n_jobs)
         assert variance is not None
         prediction = to_response(self.forest, margin)
         return prediction, response_variance(self.forest, margin, prediction, variance)

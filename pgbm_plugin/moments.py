@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .forest import Forest
-from .parallel import map_chunks
+from .parallel import map_chunks, progress_bar, run_chunks
 from .rows import Rows
 from .training import TrainingSpec
 
@@ -161,23 +161,20 @@ def _gather_custom(
     leaf = np.empty(len(rows), np.int64)
     sums = np.zeros((forest.n_leaves, 8))
 
-    def one_tree(t: int, _: int) -> None:
-        nonlocal g, h
-        if new_iteration[t]:
-            g, h = _custom_gradients(spec, margin, y, weight)
-
-        def chunk(lo: int, hi: int) -> None:
-            for begin, end, X in rows.blocks(lo, hi):
-                cpu.route(X, root[t], *splits, leaf[begin:end])
-
-        for _ in map_chunks(chunk, len(rows), _CHUNK, n_jobs):
-            pass
-        cpu.accumulate(leaf, g, h, sums)
-        margin[:] += step[leaf]
-
     g = h = np.empty(0)
-    for _ in map_chunks(one_tree, n_trees, 1, 1, progress):
-        pass
+    with progress_bar(n_trees, "trees", progress) as advance:
+        for t in range(n_trees):
+            if new_iteration[t]:
+                g, h = _custom_gradients(spec, margin, y, weight)
+
+            def chunk(lo: int, hi: int, start: np.int32 = root[t]) -> None:
+                for begin, end, X in rows.blocks(lo, hi):
+                    cpu.route(X, start, *splits, leaf[begin:end])
+
+            run_chunks(chunk, len(rows), _CHUNK, n_jobs)
+            cpu.accumulate(leaf, g, h, sums)
+            margin += step[leaf]
+            advance(1)
     return _from_sums(sums, len(rows))
 
 
@@ -185,7 +182,8 @@ def _custom_gradients(
     spec: TrainingSpec, margin: NDArray[Any], y: NDArray[np.float64], weight: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The user's g and h, checked, in the float32 in which both boosters hold them."""
-    assert spec.objective is not None and spec.objective.gradients is not None
+    assert spec.objective is not None
+    assert spec.objective.gradients is not None
     result = spec.objective.gradients(margin.copy(), y)
     if not isinstance(result, tuple) or len(result) != 2:
         raise TypeError("objective must return a pair (g, h)")

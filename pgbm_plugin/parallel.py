@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ def map_chunks(
     """
     bounds = [(lo, min(lo + size, n)) for lo in range(0, n, size)]
     threads = min(resolve_jobs(n_jobs), len(bounds))
-    with _bar(n, progress) as advance:
+    with progress_bar(n, "rows", progress) as advance:
         if threads == 1:
             for lo, hi in bounds:
                 yield function(lo, hi)
@@ -57,21 +58,21 @@ def _bounded_map(
         yield future.result()
 
 
-class _bar:
-    """A progress bar in rows, or nothing."""
+def run_chunks(function: Callable[[int, int], None], n: int, size: int, n_jobs: int | None) -> None:
+    """`map_chunks` for a function that writes its result."""
+    for _ in map_chunks(function, n, size, n_jobs):
+        pass
 
-    def __init__(self, n: int, show: bool):
-        self.tqdm: Any = None
-        if show:
-            try:
-                from tqdm.auto import tqdm
-            except ImportError as error:
-                raise ImportError("progress=True needs tqdm: pip install tqdm") from error
-            self.tqdm = tqdm(total=n, unit="rows", unit_scale=True)
 
-    def __enter__(self) -> Callable[[int], Any]:
-        return self.tqdm.update if self.tqdm is not None else lambda rows: None
-
-    def __exit__(self, *error: object) -> None:
-        if self.tqdm is not None:
-            self.tqdm.close()
+@contextmanager
+def progress_bar(total: int, unit: str, show: bool) -> Iterator[Callable[[int], Any]]:
+    """A function that advances a progress bar, or does nothing."""
+    if not show:
+        yield lambda n: None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise ImportError("progress=True needs tqdm: pip install tqdm") from error
+    with tqdm(total=total, unit=f" {unit}", unit_scale=True) as bar:
+        yield bar.update

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .forest import Forest
 from .moments import LeafMoments
 from .objectives import IDENTITY, LOG
-from .parallel import map_chunks
+from .parallel import run_chunks
 from .rows import Rows
 from .training import TrainingSpec
 
@@ -97,8 +97,7 @@ def margins(
                 part = margin[begin:end], variance[begin:end]
                 cpu.add_margin_variance(X, *forest.routing, leaf_value, leaf_sd, rho, *part)
 
-    for _ in map_chunks(chunk, len(rows), _CHUNK, n_jobs):
-        pass
+    run_chunks(chunk, len(rows), _CHUNK, n_jobs)
     if forest.divisor > 1:
         margin /= forest.divisor
     return margin, variance

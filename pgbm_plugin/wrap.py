@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .adapters import TrainingData, held_data, read_dataset, read_model
+from .certificate import certify, contains_training_rows
 from .columns import read_column
-from .certificate import certify, contains_training_rows, solve_rates
 from .errors import UnsupportedModelError
 from .forest import Forest
 from .model import ProbabilisticModel
 from .moments import leaf_moments
 from .objectives import LOG, Gradients, custom
 from .propagate import leaf_weights
+from .rates import solve_rates
 from .rows import Rows, read_rows
 from .training import TrainingSpec
 
@@ -117,7 +118,8 @@ def _labels(y: Any, n: int, spec: TrainingSpec) -> NDArray[np.float64]:
     if y is None:
         raise ValueError("the data set has no labels; give y")
     label = read_column("y", y, n)
-    assert label is not None and spec.objective is not None
+    assert label is not None
+    assert spec.objective is not None
     spec.objective.check_labels(label)
     return label
 

@@ -49,7 +49,7 @@ _MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = range(3)
 
 def is_model_text(head: bytes) -> bool:
     """Whether a file that begins with `head` is a LightGBM model."""
-    return head.startswith(b"tree\n") or head.startswith(b"tree\r\n")
+    return head.startswith((b"tree\n", b"tree\r\n"))
 
 
 def read(text: str, live_params: Mapping[str, Any] | None = None) -> tuple[Forest, TrainingSpec]:
@@ -82,7 +82,7 @@ class _Model:
 
     @property
     def categorical(self) -> NDArray[np.bool_]:
-        return (self.trees["decision_type"] & 1) != 0
+        return np.asarray((self.trees["decision_type"] & 1) != 0)
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,7 @@ def _pairs(block: str) -> list[tuple[str, str]]:
     return [(key, value) for key, _, value in split]
 
 
-def _joined(
-    trees: list[dict[str, str]], key: str, dtype: type, kind: str, leaves: NDArray[np.int64]
-) -> NDArray[Any]:
+def _joined(trees: list[dict[str, str]], key: str, dtype: type, kind: str, leaves: NDArray[np.int64]) -> NDArray[Any]:
     """One array of all trees' numbers: joining the text first is twice as fast as parsing line by line."""
     expected = leaves if kind == "leaf" else leaves - 1
     if key in _OPTIONAL:
@@ -225,7 +223,7 @@ def _forest(model: _Model, objective: Objective | None) -> Forest:
     missing, default_left, categorical = (decision >> 2) & 3, (decision & 2) != 0, model.categorical
     threshold = trees["threshold"]
     # missing type None reads NaN as 0.0, so NaN goes where zero goes; in a category set NaN is never a member
-    default_left = np.where(missing == _MISSING_NONE, 0.0 <= threshold, default_left) & ~categorical
+    default_left = np.where(missing == _MISSING_NONE, threshold >= 0.0, default_left) & ~categorical
     nodes["flags"] = (
         np.where(categorical, CATEGORICAL, 0)
         + np.where(default_left, DEFAULT_LEFT, 0)
@@ -270,9 +268,7 @@ def _features(model: _Model) -> Features:
     )
 
 
-def _training_spec(
-    model: _Model, params: _Parameters, objective: Objective | None, forest: Forest
-) -> TrainingSpec:
+def _training_spec(model: _Model, params: _Parameters, objective: Objective | None, forest: Forest) -> TrainingSpec:
     random_forest = model.average
     learning_rate = params.number("learning_rate", 0.1)
     alpha = model.shrinkage.copy()

@@ -77,7 +77,7 @@ def _list(buffer: bytes, at: int, depth: int) -> tuple[Any, int]:
             raise ValueError("truncated or damaged UBJSON")
         length, at = _length(buffer, at + 3)
         return np.frombuffer(buffer, dtype, length, at), at + length * dtype.itemsize
-    out = []
+    out: list[Any] = []
     remaining = -1
     if buffer[at] == _COUNT:
         remaining, at = _length(buffer, at + 1)

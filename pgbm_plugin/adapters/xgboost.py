@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -160,9 +161,7 @@ def _flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> _Flat:
     return _Flat(fields, tree, start, left, right, order, iteration, _category_lists(trees, start))
 
 
-def _global_children(
-    child: NDArray[np.int32], start: NDArray[np.int64], tree: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _global_children(child: NDArray[np.int32], start: NDArray[np.int64], tree: NDArray[np.int64]) -> NDArray[np.int64]:
     if np.any(child < -1) or np.any(child >= np.diff(start)[tree]):
         raise ValueError("damaged XGBoost model: a child lies outside its tree")
     return np.where(child < 0, -1, child + start[tree])
@@ -284,7 +283,7 @@ def _category_values(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     if "offsets" not in entry:
         return tuple(values.tolist())
     raw, offsets = values.astype(np.int8).tobytes(), np.asarray(entry["offsets"]).tolist()
-    return tuple(raw[a:b].decode() for a, b in zip(offsets, offsets[1:], strict=False))
+    return tuple(raw[a:b].decode() for a, b in itertools.pairwise(offsets))
 
 
 def _training_spec(

@@ -11,6 +11,7 @@ one equation per inner node in three unknowns. No data is needed, so it also hol
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -81,14 +82,21 @@ def solve_rates(nodes: Nodes, nominal: Rates, leaves_are_renewed: bool) -> Rates
     if np.isinf(nominal.max_step):
         nominal = replace(nominal, max_step=_tied_bound(np.abs(nodes.fields["base_weights"][nodes.left >= 0])))
     equations = _equations(nodes, nominal.max_step, leaves_are_renewed)
-    if len(equations.tree) < 3 or equations.error(nominal) <= _FITS:
+    if len(equations.tree) < 3:
+        # nothing to solve, but leaves at the bound tell the learning rate
+        bound = _tied_bound(np.abs(nodes.fields["split_conditions"][nodes.left < 0])) / nominal.max_step
+        known = np.isfinite(bound) and bound > 0
+        return replace(nominal, eta=np.full_like(nominal.eta, np.float32(f"{bound:.6g}"))) if known else nominal
+    if equations.error(nominal) <= _FITS:
         return nominal
-    for with_l1 in (False, True):
-        candidate = _one_eta(equations, nominal, with_l1)
+    for candidate in (
+        _one_eta(equations, nominal, with_l1=False),
+        _one_eta(equations, nominal, with_l1=True),
+        _eta_per_tree(equations, nominal),
+    ):
         if equations.error(candidate) <= _FITS:
             return _round(candidate, equations)
-    candidate = _eta_per_tree(equations, nominal)
-    return _round(candidate, equations) if equations.error(candidate) <= _FITS else nominal
+    return nominal
 
 
 def _tied_bound(size: NDArray[np.floating[Any]]) -> float:
@@ -137,7 +145,7 @@ def _one_eta(e: _Equations, nominal: Rates, with_l1: bool) -> Rates:
         residual = e.residual(Rates(eta * ones, lambda_, l1, np.inf))
         change = np.linalg.lstsq(np.stack(slopes, 1), -residual, rcond=None)[0]
         eta, lambda_ = eta + change[0], lambda_ + change[1]
-        l1 += change[2] if with_l1 else 0.0
+        l1 = l1 + (change[2] if with_l1 else 0.0)
     return replace(nominal, eta=eta * ones, lambda_=float(lambda_), l1=float(l1))
 
 
@@ -151,7 +159,7 @@ def _eta_per_tree(e: _Equations, nominal: Rates) -> Rates:
         eta = np.where(xx > 0, np.bincount(e.tree, x * y, n_trees) / np.where(xx > 0, xx, 1.0), nominal.eta)
         slope = eta[e.tree] * e.w - e.v
         residual = e.residual(Rates(eta, lambda_, 0.0, np.inf))
-        change = -(slope @ residual) / max(slope @ slope, np.finfo(float).tiny)
+        change = -float(slope @ residual) / max(float(slope @ slope), float(np.finfo(float).tiny))
         lambda_ += change
         if abs(change) <= 1e-12 * (1.0 + abs(lambda_)):
             break
@@ -165,14 +173,10 @@ def _round(rates: Rates, e: _Equations) -> Rates:
     def fits(candidate: Rates) -> bool:
         return e.error(candidate) <= 1.5 * best + 1e-9
 
-    for name in ("lambda_", "l1"):
-        for digits in range(7):
-            rounded = float(np.float32(f"{getattr(rates, name):.{digits}f}"))
-            if fits(replace(rates, **{name: rounded})):
-                rates = replace(rates, **{name: rounded})
-                break
-    for digits in range(1, 8):
-        eta = np.array([np.float32(f"{a:.{digits}g}") for a in rates.eta], np.float64)
-        if fits(replace(rates, eta=eta)):
-            return replace(rates, eta=eta)
-    return rates
+    def shortest(candidates: Iterable[Rates]) -> Rates:
+        return next((candidate for candidate in candidates if fits(candidate)), rates)
+
+    digits = range(8)
+    rates = shortest(replace(rates, lambda_=float(np.float32(f"{rates.lambda_:.{d}f}"))) for d in digits)
+    rates = shortest(replace(rates, l1=float(np.float32(f"{rates.l1:.{d}f}"))) for d in digits)
+    return shortest(replace(rates, eta=np.array([float(np.float32(f"{a:.{d}g}")) for a in rates.eta])) for d in digits)

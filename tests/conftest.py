@@ -1,0 +1,62 @@
+"""Small seeded data sets, and kernels that are never stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The first example compiles kernels, so no deadline; derandomised, so that a run can be repeated.
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
+
+KINDS = ("numeric", "nan", "categorical", "mixed")
+
+
+def pytest_configure(config):
+    """Numba keys its cache on a kernel's own file, not on the files that are inlined into it."""
+    kernels = Path(__file__).parent.parent / "kernels"
+    cache = list((kernels / "__pycache__").glob("*.nb?"))
+    if cache and max(p.stat().st_mtime for p in kernels.glob("*.py")) > min(p.stat().st_mtime for p in cache):
+        for p in cache:
+            p.unlink(missing_ok=True)
+
+
+def make_data(kind: str, dtype: type = np.float64, n: int = 400, seed: int = 0):
+    """X (a matrix, or a frame where there are categories) and positive, skewed labels."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(n, 4)).astype(dtype)
+    effect = matrix[:, 0] + 0.5 * np.sin(3 * matrix[:, 1])
+    if kind in ("nan", "mixed"):
+        matrix[rng.random((n, 4)) < 0.2] = np.nan
+    X = matrix
+    if kind in ("categorical", "mixed"):
+        few, many = rng.integers(0, 3, n), rng.integers(0, 12, n)
+        effect = effect + 0.5 * (few == 1) + 0.1 * (many % 5)
+        # neither list of categories is sorted: codes are positions in it
+        few_names, many_names = np.array(["red", "blue", "green"]), np.array([f"k{7 * i % 12}" for i in range(12)])
+        X = pd.DataFrame(matrix, columns=list("abcd"))
+        X.insert(1, "few", pd.Categorical(few_names[few], categories=few_names))
+        X.insert(4, "many", pd.Categorical(many_names[many], categories=many_names))
+        if kind == "mixed":
+            X.loc[rng.random(n) < 0.1, "many"] = np.nan
+    y = np.exp(0.4 * effect + 0.2 * rng.normal(size=n)) + 0.1
+    return X, y
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def numeric():
+    return make_data("numeric")
+
+
+@pytest.fixture(scope="session")
+def mixed():
+    return make_data("mixed")

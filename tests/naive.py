@@ -1,0 +1,157 @@
+"""The oracle: the paper's equations in plain loops, from the boosters' own leaf ids and leaf values."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+def f32(x: float) -> float:
+    return float(np.float32(x))
+
+
+def squared(s, y, p):
+    return s - y, 1.0
+
+
+def huber(s, y, p):
+    return max(-p, min(p, s - y)), 1.0
+
+
+def fair(s, y, p):
+    x = s - y
+    return p * x / (abs(x) + p), p**2 / (abs(x) + p) ** 2
+
+
+def poisson(s, y, p):
+    return math.exp(s) - y, math.exp(s) * math.exp(p)
+
+
+def gamma(s, y, p):
+    return 1 - y * math.exp(-s), y * math.exp(-s)
+
+
+def tweedie(s, y, p):
+    a, b = y * math.exp((1 - p) * s), math.exp((2 - p) * s)
+    return -a + b, -(1 - p) * a + (2 - p) * b
+
+
+def pseudohuber(s, y, p):
+    z = s - y
+    r = math.sqrt(1 + z**2 / p**2)
+    return z / r, p**2 / ((p**2 + z**2) * r)
+
+
+def squaredlog(s, y, p):
+    s = max(s, -1 + 1e-6)
+    d = math.log1p(s) - math.log1p(y)
+    return d / (s + 1), max((1 - d) / (s + 1) ** 2, 1e-6)
+
+
+@dataclass
+class Leaf:
+    """One leaf: its stored value, the (g, h) of its rows, and what the paper makes of them."""
+
+    value: float
+    g: list[float] = field(default_factory=list)
+    h: list[float] = field(default_factory=list)
+
+    def mean(self, x: list[float]) -> float:
+        return math.fsum(x) / len(x)
+
+    def cov(self, x: list[float], y: list[float]) -> float:
+        if len(x) == 1:
+            return 0.0
+        mx, my = self.mean(x), self.mean(y)
+        return math.fsum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / (len(x) - 1)
+
+    def moments(self) -> tuple[float, ...]:
+        """n, mean g, mean h, var g, var h, cov gh (eq. 3-7)."""
+        g, h = self.g, self.h
+        return len(g), self.mean(g), self.mean(h), self.cov(g, g), self.cov(h, h), self.cov(g, h)
+
+    def weight(self, lambda_: float, l1: float = 0.0) -> tuple[float, float]:
+        """mu_j and V_j (eq. 8-9); L1 takes its share of the mean gradient, as it does of the sum."""
+        n, g, h, vg, vh, cov = self.moments()
+        g = math.copysign(max(abs(g) - l1 / n, 0.0), g)
+        d = h + lambda_ / n
+        mu = g / d - cov / d**2 + g * vh / d**3
+        return mu, max(vg / d**2 + g**2 * vh / d**4 - 2 * g * cov / d**3, 0.0)
+
+
+Trees = list[dict[int, Leaf]]
+
+
+def replay(
+    ids: np.ndarray,
+    values: list[dict[int, float]],
+    gradients: Any,
+    parameter: float,
+    y: Any,
+    start: Any,
+    *,
+    weight: Any = None,
+    folded: float = 0.0,
+    single: bool = False,
+    parallel: int = 1,
+) -> Trees:
+    """Boost again, row by row: g and h at the margins so far, into the leaf that the booster says, then its step.
+
+    `start` is the margin before tree 0 (one, or one per row), `folded` what tree 0 holds of it, `single` whether
+    margins are float32 (XGBoost), `parallel` the trees that share an iteration's gradients.
+    """
+    rounded = f32 if single else float
+    n = len(y)
+    margin = [rounded(s) for s in np.broadcast_to(start, n)]
+    w = [1.0] * n if weight is None else [f32(v) for v in weight]
+    label = [f32(v) for v in y]
+    trees: Trees = []
+    for t, leaves in enumerate(values):
+        tree = {k: Leaf(v - (folded if t == 0 else 0.0)) for k, v in leaves.items()}
+        if t % parallel == 0:
+            gh = [gradients(margin[i], label[i], parameter) for i in range(n)]
+            gh = [(f32(f32(g) * wi), f32(f32(h) * wi)) for (g, h), wi in zip(gh, w, strict=True)]
+        for i in range(n):
+            leaf = tree[int(ids[i, t])]
+            leaf.g.append(gh[i][0])
+            leaf.h.append(gh[i][1])
+            margin[i] = rounded(margin[i] + leaf.value)
+        trees.append(tree)
+    return trees
+
+
+def variance(ids: np.ndarray, trees: Trees, alpha: Any, lambda_: float, rho: float, l1: float = 0.0) -> np.ndarray:
+    """Eq. 12, row by row in the order of the trees."""
+    spread = [{k: leaf.weight(lambda_, l1)[1] for k, leaf in tree.items()} for tree in trees]
+    rates = np.broadcast_to(alpha, len(trees))
+    out = []
+    for row in ids:
+        total = 0.0
+        for t, k in enumerate(row):
+            v = spread[t][int(k)]
+            total = total + rates[t] ** 2 * v - 2 * rates[t] * rho * math.sqrt(total) * math.sqrt(v)
+        out.append(total)
+    return np.array(out)
+
+
+def lightgbm_leaf_values(booster: Any) -> list[dict[int, float]]:
+    counts = [info["num_leaves"] for info in booster.dump_model()["tree_info"]]
+    return [{k: booster.get_leaf_output(t, k) for k in range(n)} for t, n in enumerate(counts)]
+
+
+def xgboost_leaf_values(booster: Any) -> list[dict[int, float]]:
+    def leaves(node):
+        if "leaf" in node:
+            return {node["nodeid"]: f32(node["leaf"])}
+        return {k: v for child in node["children"] for k, v in leaves(child).items()}
+
+    return [leaves(json.loads(tree)) for tree in booster.get_dump(dump_format="json")]
+
+
+def xgboost_base_score(booster: Any) -> float:
+    text = json.loads(booster.save_config())["learner"]["learner_model_param"]["base_score"]
+    return f32(text.strip("[]"))
