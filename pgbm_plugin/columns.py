@@ -1,11 +1,11 @@
-"""Columns: labels, weights and scores, one finite number per row."""
+"""Checked numbers: columns with one finite number per row, and probability levels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
@@ -29,3 +29,11 @@ def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
     if name == "sample_weight" and (column.min() < 0 or not column.any()):
         raise ValueError("sample_weight must not be negative, nor zero for every row")
     return column
+
+
+def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:
+    """Levels as an array, each strictly between 0 and 1."""
+    levels = np.asarray(levels, np.float64)
+    if levels.size == 0 or not np.all((levels > 0.0) & (levels < 1.0)):
+        raise ValueError(f"{name} must lie strictly between 0 and 1, not {levels.tolist()}")
+    return levels

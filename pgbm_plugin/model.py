@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .adapters import read_dataset
 from .certificate import Certificate
-from .columns import read_column
-from .distributions import Distribution, family
-from .distributions.base import check_levels
+from .columns import check_levels, read_column
 from .forest import Forest
 from .moments import LeafMoments
 from .propagate import LeafWeights, margins, paper_leaf_values, response_variance, to_response
 from .rows import Rows, read_rows
 from .training import TrainingSpec
+
+if TYPE_CHECKING:
+    from .distributions import Distribution
 
 
 class ProbabilisticModel:
@@ -69,6 +70,8 @@ class ProbabilisticModel:
 
     @distribution.setter
     def distribution(self, name: str) -> None:
+        from .distributions import family
+
         self._distribution = family(name).name
 
     def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
@@ -95,6 +98,8 @@ class ProbabilisticModel:
         """A distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``, ``d.crps(y)``..."""
         if device not in (None, "auto", "cpu"):
             raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has CPU kernels only")
+        from .distributions import family
+
         chosen = family(distribution or self.distribution)
         mean, variance = self._moments(X, rho, init_score)
         return chosen.from_moments(mean.astype(np.float64), variance)

@@ -1,9 +1,7 @@
-"""LightGBM's model text -> Forest and TrainingSpec. LightGBM itself is not needed."""
+"""LightGBM models -> Forest and TrainingSpec. LightGBM itself is not needed."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,20 +13,7 @@ from ..errors import UnsupportedModelError
 from ..forest import CATEGORICAL, DEFAULT_LEFT, NODE, ZERO_IS_MISSING, Features, Forest
 from ..objectives import IDENTITY, LIGHTGBM, Objective
 from ..training import TrainingSpec
-
-# What is read of every tree: key, type, and whether there is one number per split or per leaf.
-_FIELDS: dict[str, tuple[type, str]] = {
-    "split_feature": (np.int32, "split"),
-    "threshold": (np.float64, "split"),
-    "decision_type": (np.int64, "split"),
-    "left_child": (np.int32, "split"),
-    "right_child": (np.int32, "split"),
-    "leaf_value": (np.float64, "leaf"),
-    "leaf_weight": (np.float64, "leaf"),
-    "leaf_count": (np.int64, "leaf"),
-}
-# A tree of one leaf has no statistics.
-_OPTIONAL = {"leaf_weight", "leaf_count"}
+from .lightgbm_text import ModelText, parse
 
 # Model text rounds parameters to six digits; a live booster may still know what the user wrote, under an alias.
 _ALIASES: dict[str, tuple[str, ...]] = {
@@ -53,36 +38,12 @@ def is_model_text(head: bytes) -> bool:
 
 
 def read(text: str, live_params: Mapping[str, Any] | None = None) -> tuple[Forest, TrainingSpec]:
-    """Read a model; `live_params` are a live booster's own, exact where the text is rounded."""
-    model = _parse(text)
+    """Read a model's text; `live_params` are a live booster's own, exact where the text is rounded."""
+    model = parse(text)
     params = _Parameters(model.params, live_params or {})
     objective = _objective(model, params)
     forest = _forest(model, objective)
     return forest, _training_spec(model, params, objective, forest)
-
-
-@dataclass(frozen=True)
-class _Model:
-    """The text, cut up. `trees` maps the keys of `_FIELDS` to arrays over all splits or leaves."""
-
-    header: dict[str, str]
-    average: bool
-    params: dict[str, str]
-    pandas_categorical: list[list[Any]]
-    leaves: NDArray[np.int64]
-    shrinkage: NDArray[np.float64]
-    trees: dict[str, NDArray[Any]]
-    category_start: NDArray[np.int64]
-    category_bits: NDArray[np.uint32]
-    category_offset: NDArray[np.int64]
-
-    @property
-    def tree_of_split(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(len(self.leaves)), self.leaves - 1)
-
-    @property
-    def categorical(self) -> NDArray[np.bool_]:
-        return np.asarray((self.trees["decision_type"] & 1) != 0)
 
 
 @dataclass(frozen=True)
@@ -107,81 +68,7 @@ class _Parameters:
         return self.text.get(name, "").strip()
 
 
-def _parse(text: str) -> _Model:
-    text = text.replace("\r\n", "\n")
-    body, end, tail = text.partition("\nend of trees")
-    if not end:
-        raise ValueError("truncated LightGBM model: 'end of trees' is missing")
-    head, *blocks = body.split("\nTree=")
-    if not blocks:
-        raise UnsupportedModelError("the LightGBM model has no trees; train it first")
-    header = dict(_pairs(head))
-    if "max_feature_idx" not in header:
-        raise ValueError("damaged LightGBM model: the header has no max_feature_idx")
-    trees = [dict(_pairs(block)) for block in blocks]
-    if any(tree.get("is_linear", "0") != "0" for tree in trees):
-        raise UnsupportedModelError(
-            "linear_tree=True: leaves hold linear models, for which the paper gives no variance; train without it"
-        )
-    try:
-        leaves = np.array([int(tree["num_leaves"]) for tree in trees])
-        shrinkage = np.array([float(tree.get("shrinkage", "1")) for tree in trees])
-        arrays = {key: _joined(trees, key, dtype, kind, leaves) for key, (dtype, kind) in _FIELDS.items()}
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"damaged LightGBM model: {error}") from error
-    pandas = re.search(r"^pandas_categorical:(.*)$", tail, re.MULTILINE)
-    return _Model(
-        header,
-        "\naverage_output" in head,
-        dict(re.findall(r"^\[(\w+): (.*)\]$", tail, re.MULTILINE)),
-        (json.loads(pandas.group(1)) if pandas else None) or [],
-        leaves,
-        shrinkage,
-        arrays,
-        *_category_sets(trees),
-    )
-
-
-def _pairs(block: str) -> list[tuple[str, str]]:
-    split = (line.partition("=") for line in block.split("\n") if "=" in line)
-    return [(key, value) for key, _, value in split]
-
-
-def _joined(trees: list[dict[str, str]], key: str, dtype: type, kind: str, leaves: NDArray[np.int64]) -> NDArray[Any]:
-    """One array of all trees' numbers: joining the text first is twice as fast as parsing line by line."""
-    expected = leaves if kind == "leaf" else leaves - 1
-    if key in _OPTIONAL:
-        for tree, n in zip(trees, leaves, strict=True):
-            if n == 1 and not tree.get(key, "").strip():
-                tree[key] = "0"
-    lines = [tree[key] if n else "" for tree, n in zip(trees, expected, strict=True)]
-    numbers = np.array(" ".join(lines).split(), dtype=dtype) if dtype is not np.float64 else _floats(" ".join(lines))
-    if len(numbers) != expected.sum():
-        raise ValueError(f"{key} has {len(numbers)} numbers where the trees need {expected.sum()}")
-    return numbers
-
-
-def _floats(line: str) -> NDArray[np.float64]:
-    return np.fromstring(line, dtype=np.float64, sep=" ")
-
-
-def _category_sets(trees: list[dict[str, str]]) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.int64]]:
-    """All bit sets end to end: where each starts, the words, and the number of the first set of each tree."""
-    starts, words, offset = [np.zeros(1, np.int64)], [np.zeros(0, np.uint32)], [0]
-    for tree in trees:
-        n = int(tree.get("num_cat", "0"))
-        if n:
-            bounds = np.array(tree["cat_boundaries"].split(), dtype=np.int64)
-            bits = np.array(tree["cat_threshold"].split(), dtype=np.uint32)
-            if len(bounds) != n + 1 or bounds[0] != 0 or bounds[-1] != len(bits):
-                raise ValueError("damaged LightGBM model: cat_boundaries do not fit cat_threshold")
-            starts.append(bounds[1:] + starts[-1][-1])
-            words.append(bits)
-        offset.append(offset[-1] + n)
-    return np.concatenate(starts), np.concatenate(words), np.array(offset[:-1])
-
-
-def _objective(model: _Model, params: _Parameters) -> Objective | None:
+def _objective(model: ModelText, params: _Parameters) -> Objective | None:
     """The objective, None for a custom one; refuses what is not a regression."""
     if params.word("boosting") == "dart":
         raise UnsupportedModelError(
@@ -204,7 +91,7 @@ def _objective(model: _Model, params: _Parameters) -> Objective | None:
     return replace(objective, value=params.number(objective.parameter or "", objective.default))
 
 
-def _forest(model: _Model, objective: Objective | None) -> Forest:
+def _forest(model: ModelText, objective: Objective | None) -> Forest:
     trees = model.trees
     leaf_start = np.concatenate([[0], np.cumsum(model.leaves)])
     node_start = np.concatenate([[0], np.cumsum(model.leaves - 1)])
@@ -251,7 +138,7 @@ def _forest(model: _Model, objective: Objective | None) -> Forest:
     )
 
 
-def _features(model: _Model) -> Features:
+def _features(model: ModelText) -> Features:
     count = int(model.header["max_feature_idx"]) + 1
     names = tuple(model.header.get("feature_names", "").split(" "))
     unnamed = len(names) != count or all(name == f"Column_{i}" for i, name in enumerate(names))
@@ -268,7 +155,7 @@ def _features(model: _Model) -> Features:
     )
 
 
-def _training_spec(model: _Model, params: _Parameters, objective: Objective | None, forest: Forest) -> TrainingSpec:
+def _training_spec(model: ModelText, params: _Parameters, objective: Objective | None, forest: Forest) -> TrainingSpec:
     random_forest = model.average
     learning_rate = params.number("learning_rate", 0.1)
     alpha = model.shrinkage.copy()
@@ -310,7 +197,7 @@ def _training_spec(model: _Model, params: _Parameters, objective: Objective | No
     )
 
 
-def _leaf_lambda(model: _Model, params: _Parameters) -> NDArray[np.float64]:
+def _leaf_lambda(model: ModelText, params: _Parameters) -> NDArray[np.float64]:
     """lambda_l2, and cat_l2 more in leaves made by a categorical split that is not one-hot."""
     lambda_ = np.full(model.leaves.sum(), params.number("lambda_l2", 0.0))
     onehot = params.number("max_cat_to_onehot", 4)

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .xgboost_trees import FlatTrees
 
 # Weighted residuals of the true rates are float32 noise, around 1e-7; wrong rates leave 1e-2.
 _FITS = 3e-6
@@ -34,23 +36,6 @@ class Rates:
     lambda_: float
     l1: float
     max_step: float
-
-
-class Nodes(Protocol):
-    """What is read here of the adapter's flat trees."""
-
-    @property
-    def fields(self) -> dict[str, NDArray[np.float32]]: ...
-    @property
-    def tree(self) -> NDArray[np.int64]: ...
-    @property
-    def left(self) -> NDArray[np.int64]: ...
-    @property
-    def right(self) -> NDArray[np.int64]: ...
-    @property
-    def order(self) -> NDArray[np.int64]: ...
-    @property
-    def trees_per_iteration(self) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +62,7 @@ class _Equations:
         return float(np.sqrt(np.mean(self.residual(rates) ** 2)))
 
 
-def solve_rates(nodes: Nodes, nominal: Rates, leaves_are_renewed: bool) -> Rates:
+def solve_rates(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> Rates:
     """The nominal rates if the trees agree with them, else the rates that the trees imply, else the nominal ones."""
     if np.isinf(nominal.max_step):
         nominal = replace(nominal, max_step=_tied_bound(np.abs(nodes.fields["base_weights"][nodes.left >= 0])))
@@ -105,10 +90,10 @@ def _tied_bound(size: NDArray[np.floating[Any]]) -> float:
     return float(largest) if largest > 0 and np.count_nonzero(size == largest) > 2 else np.inf
 
 
-def _equations(nodes: Nodes, max_step: float, leaves_are_renewed: bool) -> _Equations:
+def _equations(nodes: FlatTrees, max_step: float, leaves_are_renewed: bool) -> _Equations:
     weight = nodes.fields["base_weights"].astype(np.float64)
     cover = nodes.fields["sum_hessian"].astype(np.float64)
-    is_leaf = nodes.left < 0
+    is_leaf = nodes.is_leaf
     # a renewed leaf still holds, as its base weight, the value it had before
     value = weight if leaves_are_renewed else nodes.fields["split_conditions"].astype(np.float64)
     w = np.where(is_leaf, 0.0, weight)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..columns import check_levels
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -134,14 +136,6 @@ class Distribution(ABC):
         if q.ndim == 1:
             return q, {key: value[:, None] for key, value in self.params.items()}
         return q, self.params
-
-
-def check_levels(name: str, levels: ArrayLike) -> Array:
-    """Levels as an array, each strictly between 0 and 1."""
-    levels = np.asarray(levels, np.float64)
-    if levels.size == 0 or not np.all((levels > 0.0) & (levels < 1.0)):
-        raise ValueError(f"{name} must lie strictly between 0 and 1, not {levels.tolist()}")
-    return levels
 
 
 def _read_only(array: Array) -> Array:
