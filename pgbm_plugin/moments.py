@@ -155,6 +155,7 @@ def _gather_custom(
     """Tree by tree on all rows, because a custom objective may couple them."""
     from .kernels import cpu
 
+    rows = rows.converted()
     root, *splits = forest.routing
     new_iteration = spec.new_iteration()
     margin = _initial_margin(forest, spec, init_score, 0, len(rows))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,11 @@ class Rows(ABC):
         for begin in range(lo, hi, size):
             end = min(begin + size, hi)
             yield begin, end, self._rounded(self.block(begin, end))
+
+    def converted(self) -> Rows:
+        """The same rows as one matrix that needs no conversion: for many passes over them."""
+        parts = [block for _, _, block in self.blocks(0, self.n)]
+        return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
 
     @abstractmethod
     def block(self, lo: int, hi: int) -> NDArray[Any]:
@@ -80,6 +86,10 @@ class _Matrix(Rows):
             raise ValueError(f"X must have two dimensions, it has {X.ndim}{hint}")
         check_count(X.shape[1], features)
         self.X, self.n = X, X.shape[0]
+
+    def converted(self) -> Rows:
+        same = self.X.dtype == self.features.dtype and np.isnan(self.features.missing)
+        return self if same else super().converted()
 
     def block(self, lo: int, hi: int) -> NDArray[Any]:
         block = self.X[lo:hi]

@@ -16,7 +16,7 @@ from .errors import UnsupportedModelError
 from .forest import Forest
 from .model import ProbabilisticModel
 from .moments import leaf_moments
-from .objectives import LOG, Gradients, custom
+from .objectives import IDENTITY, LOG, Gradients, custom
 from .propagate import leaf_weights
 from .rates import solve_rates
 from .rows import Rows, read_rows
@@ -89,7 +89,7 @@ def _with_objective(spec: TrainingSpec, objective: Gradients | None) -> Training
             f"objective must be a function (margin, y) -> (g, h), not {objective!r}; built-in objectives are read "
             f"from the model"
         )
-    if spec.objective is not None and spec.objective.link == LOG:
+    if spec.objective is not None and spec.objective.link != IDENTITY:
         raise ValueError(f"the model has a built-in objective, {spec.objective.name!r}; leave objective= out")
     return replace(spec, objective=custom(objective))
 
@@ -142,7 +142,9 @@ def _with_start(
     if not spec.start_is_mean or spec.objective is None:
         return spec
     label_mean = np.average(spec.objective.margin_labels(y), weights=weight)
-    start = float(np.log(label_mean) if forest.link == LOG else label_mean)
+    start = float(label_mean)
+    if forest.link == LOG:
+        start = float(np.log(label_mean)) if label_mean > 0 else spec.start
     exact = replace(spec, start=start, start_is_mean=False)
     # routing does not depend on the start: the first tree tells whether these rows hold the training rows
     first = leaf_moments(forest, exact, rows, y, weight, None, n_trees=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,8 @@ def read_model(model: Any) -> tuple[Forest, TrainingSpec]:
         return _read_xgboost(model)
     if "xgboost.XGBModel" in kinds:
         _check_fitted(model, "n_features_in_")
-        return _read_xgboost(model.get_booster(), use_best_iteration=True, missing=model.missing)
+        missing = float("nan") if model.missing is None else model.missing
+        return _read_xgboost(model.get_booster(), use_best_iteration=True, missing=missing)
     raise TypeError(
         f"cannot wrap a {type(model).__name__}; give a lightgbm.Booster, LGBMRegressor, xgboost.Booster, XGBRegressor "
         f"or the path of a saved model"
@@ -101,8 +103,6 @@ def _read_file(path: Path) -> tuple[Forest, TrainingSpec]:
 def _read_xgboost(
     booster: Any, *, use_best_iteration: bool = False, missing: float = float("nan")
 ) -> tuple[Forest, TrainingSpec]:
-    import json
-
     return xgboost.read(
         xgboost.load(bytes(booster.save_raw("ubj"))),
         config=json.loads(booster.save_config()),
