@@ -96,7 +96,7 @@ class PandasRows(Frame):
         return type(self.frame.dtypes.iloc[j]).__name__ == "CategoricalDtype"
 
     def _own_categories(self, j: int) -> Sequence[Any]:
-        return self.frame.iloc[:, j].cat.categories.tolist()  # type: ignore[no-any-return]
+        return self.frame.iloc[:, j].cat.categories.tolist()
 
     def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
         column = self.frame.iloc[lo:hi, j].cat
@@ -106,22 +106,22 @@ class PandasRows(Frame):
         column = self.frame.iloc[lo:hi, j]
         if getattr(column.dtype, "kind", "O") not in "fiub":
             raise self._bad_column(j, column.dtype)
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)  # type: ignore[no-any-return]
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 class PolarsRows(Frame):
     @staticmethod
     def _names(frame: Any) -> Sequence[Any]:
-        return frame.columns  # type: ignore[no-any-return]
+        return frame.columns
 
     def _name(self, j: int) -> str:
-        return self.frame.columns[j]  # type: ignore[no-any-return]
+        return self.frame.columns[j]
 
     def _is_categorical(self, j: int) -> bool:
         return type(self.frame.dtypes[j]).__name__ in ("Categorical", "Enum")
 
     def _own_categories(self, j: int) -> Sequence[Any]:
-        return self.frame.to_series(j).cat.get_categories().to_list()  # type: ignore[no-any-return]
+        return self.frame.to_series(j).cat.get_categories().to_list()
 
     def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
         column = self.frame.to_series(j)
@@ -133,16 +133,16 @@ class PolarsRows(Frame):
         if not (column.dtype.is_numeric() or str(column.dtype) == "Boolean"):
             raise self._bad_column(j, column.dtype)
         # through float64, so that a null in a column of integers or booleans is a NaN
-        return column.cast(sys.modules["polars"].Float64).to_numpy()  # type: ignore[no-any-return]
+        return column.cast(sys.modules["polars"].Float64).to_numpy()
 
 
 class ArrowRows(Frame):
     @staticmethod
     def _names(frame: Any) -> Sequence[Any]:
-        return frame.column_names  # type: ignore[no-any-return]
+        return frame.column_names
 
     def _name(self, j: int) -> str:
-        return self.frame.column_names[j]  # type: ignore[no-any-return]
+        return self.frame.column_names[j]
 
     def _is_categorical(self, j: int) -> bool:
         return hasattr(self.frame.schema.field(j).type, "value_type") and hasattr(
@@ -150,7 +150,7 @@ class ArrowRows(Frame):
         )
 
     def _own_categories(self, j: int) -> Sequence[Any]:
-        return self.frame.column(j).unify_dictionaries().chunk(0).dictionary.to_pylist()  # type: ignore[no-any-return]
+        return self.frame.column(j).unify_dictionaries().chunk(0).dictionary.to_pylist()
 
     def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
         column = self.frame.column(j).slice(lo, hi - lo).unify_dictionaries().combine_chunks()
@@ -161,7 +161,7 @@ class ArrowRows(Frame):
     def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
         column = self.frame.column(j).slice(lo, hi - lo)
         try:
-            return column.cast("float64", safe=False).to_numpy()  # type: ignore[no-any-return]
+            return column.cast("float64", safe=False).to_numpy()
         except (ValueError, NotImplementedError) as error:  # pyarrow's errors are of both kinds
             raise self._bad_column(j, column.type) from error
 

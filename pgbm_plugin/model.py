@@ -72,7 +72,8 @@ class ProbabilisticModel:
     def distribution(self, name: str) -> None:
         from .distributions import family
 
-        self._distribution = family(name).name
+        family(name)  # raises if there is none
+        self._distribution = name
 
     def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
         """What the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std).
@@ -100,9 +101,9 @@ class ProbabilisticModel:
             raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has CPU kernels only")
         from .distributions import family
 
-        chosen = family(distribution or self.distribution)
+        chosen, options = family(distribution or self.distribution)
         mean, variance = self._moments(X, rho, init_score)
-        return chosen.from_moments(mean.astype(np.float64), variance)
+        return chosen.from_moments(mean.astype(np.float64), variance, **options)
 
     def predict_var(self, X: Any, *, init_score: Any = None) -> NDArray[np.float64]:
         """(n,) predictive variances."""

@@ -36,7 +36,7 @@ def load(raw: bytes) -> Mapping[str, Any]:
         document["learner"]["gradient_booster"]["name"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"not an XGBoost model, or a damaged one: {error}") from error
-    return document  # type: ignore[no-any-return]
+    return document
 
 
 def read(

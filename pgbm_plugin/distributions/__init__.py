@@ -1,17 +1,80 @@
-"""Predictive distributions: one family a file."""
+"""Predictive distributions: one family a file, found by name."""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from .base import Distribution
+from .discrete import Discrete
+from .empirical import Empirical
+from .gamma import Gamma
+from .gumbel import Gumbel
+from .laplace import Laplace
+from .logistic import Logistic
+from .lognormal import LogNormal
+from .negativebinomial import NegativeBinomial
 from .normal import Normal
+from .poisson import Poisson
+from .studentt import StudentT
+from .weibull import Weibull
 
-FAMILIES: dict[str, type[Distribution]] = {family.name: family for family in (Normal,)}
+FAMILIES: dict[str, type[Distribution]] = {}
 
-__all__ = ["FAMILIES", "Distribution", "Normal", "family"]
+__all__ = [
+    "FAMILIES",
+    "Discrete",
+    "Distribution",
+    "Empirical",
+    "Gamma",
+    "Gumbel",
+    "Laplace",
+    "LogNormal",
+    "Logistic",
+    "NegativeBinomial",
+    "Normal",
+    "Poisson",
+    "StudentT",
+    "Weibull",
+    "family",
+    "register",
+]
 
 
-def family(name: str) -> type[Distribution]:
-    """The family of a name."""
-    if name not in FAMILIES:
-        raise ValueError(f"unknown distribution {name!r}; known: {', '.join(sorted(FAMILIES))}")
-    return FAMILIES[name]
+def register(cls: type[Distribution]) -> type[Distribution]:
+    """Make a family known by its `name`; usable as a class decorator."""
+    if not (isinstance(cls, type) and issubclass(cls, Distribution)):
+        raise TypeError(f"a family is a subclass of Distribution, not {cls!r}")
+    if not re.fullmatch(r"[a-z]\w*", getattr(cls, "name", "")):
+        raise ValueError(f"{cls.__name__} needs a class attribute name, in small letters")
+    FAMILIES[cls.name] = cls
+    return cls
+
+
+def family(spec: str) -> tuple[type[Distribution], dict[str, Any]]:
+    """A family and its options from a name such as "normal" or "studentt(df=5)"."""
+    match = re.fullmatch(r"(\w+)(?:\((.*)\))?", spec.strip()) if isinstance(spec, str) else None
+    if match is None or match.group(1) not in FAMILIES:
+        raise ValueError(f"unknown distribution {spec!r}; known: {', '.join(sorted(FAMILIES))}")
+    try:
+        pairs = (option.split("=") for option in (match.group(2) or "").split(",") if option.strip())
+        options = {key.strip(): float(value) for key, value in pairs}
+    except ValueError:
+        raise ValueError(f"cannot read the options of {spec!r}; write them as in 'studentt(df=5)'") from None
+    return FAMILIES[match.group(1)], options
+
+
+for _family in (
+    Normal,
+    StudentT,
+    Logistic,
+    Laplace,
+    LogNormal,
+    Gamma,
+    Gumbel,
+    Weibull,
+    Poisson,
+    NegativeBinomial,
+    Empirical,
+):
+    register(_family)

@@ -13,64 +13,119 @@ from ..columns import check_levels
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-
 Array = NDArray[np.float64]
 
 
 class Distribution(ABC):
     """`len(d)` distributions of one family; immutable.
 
-    A family gives `from_moments` and the six methods on standard arguments below; everything else follows.
     Arguments broadcast against the rows: a number, one value per row, or a matrix with one line per row.
     Probabilities in a list are different: ``ppf([.1, .5, .9])`` is (n, 3), every level for every row.
+
+    A row whose variance is 0 is a point mass at its mean: a finite quantile, a step as cdf, |y - mean| as CRPS.
+
+    A family is a subclass with a `name` and the formulas marked abstract below. They take arrays that
+    broadcast and parameters by scipy's names, and never meet a point mass.
     """
 
     name: ClassVar[str]
     params: dict[str, Array]
-    """Parameters of the family by scipy's names, each (n,)."""
+    """Parameters of the family by scipy's names, each (n,); NaN in a row that is a point mass."""
 
-    def __init__(self, **params: Array):
-        n = len(next(iter(params.values())))
-        if any(p.shape != (n,) for p in params.values()):
-            raise ValueError("parameters must be arrays of one length")
-        self.params = {key: _read_only(value) for key, value in params.items()}
+    def __init__(self, *, point: ArrayLike | None = None, **params: ArrayLike):
+        """From parameters, each (n,) or a number; `point` is (n,), the place of a point mass or NaN for none."""
+        point = np.nan if point is None else point
+        place, *values = np.broadcast_arrays(
+            *(np.atleast_1d(np.asarray(v, np.float64)) for v in (point, *params.values()))
+        )
+        if place.ndim != 1:
+            raise ValueError("parameters must have one dimension")
+        self._point = _read_only(place)
+        self.params = {key: _read_only(value) for key, value in zip(params, values, strict=True)}
 
     @classmethod
+    def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
+        """The member of the family with these means and variances, each (n,).
+
+        ValueError, with the number of rows, where the family has no such member.
+        """
+        mean, variance = np.broadcast_arrays(np.asarray(mean, np.float64), np.asarray(variance, np.float64))
+        degenerate = variance <= 0.0
+        bad = ~degenerate & ~cls._fits(mean, variance)
+        if bad.any():
+            raise ValueError(f"{cls.name} cannot have the moments of {bad.sum()} of {len(mean)} rows: {cls._needs}")
+        if not degenerate.any():
+            return cls(**cls._parameters(mean, variance, **options))
+        params = {key: np.full(len(mean), np.nan) for key in cls._parameters(np.ones(1), np.ones(1), **options)}
+        regular = ~degenerate
+        for key, value in cls._parameters(mean[regular], variance[regular], **options).items():
+            params[key][regular] = value
+        return cls(point=np.where(degenerate, mean, np.nan), **params)
+
+    # The formulas of a family. Their arguments are open here, because every family has its own parameters.
+
+    _needs: ClassVar[str] = ""
+    """What moments must satisfy, for the error message."""
+
+    @staticmethod
+    def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
+        """(n,) whether the family has a member with this mean and positive variance."""
+        return np.isfinite(mean) & np.isfinite(variance)
+
+    @staticmethod
     @abstractmethod
-    def from_moments(cls, mean: Array, variance: Array) -> Self:
-        """The member of the family with these means and variances, each (n,)."""
+    def _parameters(*args: Any, **options: Any) -> dict[str, Array]:
+        """(mean, variance, **options): the parameters."""
 
     @abstractmethod
-    def mean(self) -> Array:
-        """(n,) means."""
+    def _moments(self, *args: Any, **params: Any) -> tuple[Array, Array]:
+        """(**params): mean and variance."""
 
     @abstractmethod
-    def var(self) -> Array:
-        """(n,) variances."""
+    def _logpdf(self, *args: Any, **params: Any) -> Array:
+        """(x, **params): log density, or log mass of a discrete family."""
 
     @abstractmethod
-    def logpdf(self, x: ArrayLike) -> Array:
-        """Log density (log mass for a discrete family)."""
+    def _cdf(self, *args: Any, **params: Any) -> Array:
+        """(x, **params): P(Y <= x)."""
 
     @abstractmethod
-    def cdf(self, x: ArrayLike) -> Array:
-        """P(Y <= x)."""
+    def _sf(self, *args: Any, **params: Any) -> Array:
+        """(x, **params): P(Y > x), accurate in the upper tail."""
 
     @abstractmethod
-    def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles: (n,) for one level, (n, k) for k levels."""
+    def _ppf(self, *args: Any, **params: Any) -> Array:
+        """(q, **params): the smallest x with P(Y <= x) >= q."""
 
     @abstractmethod
-    def rvs(self, size: int | None = None, random_state: Any = None) -> Array:
-        """Samples: (n,) for None, else (n, size). `random_state`: a seed or a NumPy Generator."""
+    def _isf(self, *args: Any, **params: Any) -> Array:
+        """(q, **params): the smallest x with P(Y > x) <= q, accurate for small q."""
 
     @abstractmethod
-    def crps(self, y: ArrayLike) -> Array:
-        """(n,) continuous ranked probability score of the outcomes, in closed form."""
+    def _rvs(self, *args: Any, **params: Any) -> Array:
+        """(rng, shape, **params): draws."""
+
+    @abstractmethod
+    def _crps(self, *args: Any, **params: Any) -> Array:
+        """(y, **params): continuous ranked probability score, in closed form."""
+
+    def _entropy(self, *args: Any, **params: Any) -> Array:
+        """(**params): differential entropy, where it is closed."""
+        raise NotImplementedError
 
     @abstractmethod
     def to_scipy(self) -> Any:
-        """The same as a frozen scipy.stats distribution with (n,) parameters."""
+        """The same as a frozen scipy.stats distribution with (n,) parameters; NaN in a point mass."""
+
+    # What users call.
+
+    def mean(self) -> Array:
+        """(n,) means."""
+        return self._unless_point(self._moments(**self.params)[0], self._point)
+
+    def var(self) -> Array:
+        """(n,) variances."""
+        return self._unless_point(self._moments(**self.params)[1], 0.0)
 
     def std(self) -> Array:
         """(n,) standard deviations."""
@@ -80,23 +135,60 @@ class Distribution(ABC):
         """(n,) medians."""
         return self.ppf(0.5)
 
+    def entropy(self) -> Array:
+        """(n,) differential entropies, in nats; NotImplementedError for a family without a closed form."""
+        try:
+            return self._unless_point(self._entropy(**self.params), -np.inf)
+        except NotImplementedError:
+            raise NotImplementedError(f"the entropy of {self.name} has no closed form") from None
+
     def pdf(self, x: ArrayLike) -> Array:
         """Density (mass for a discrete family)."""
         return np.exp(self.logpdf(x))
 
+    def logpdf(self, x: ArrayLike) -> Array:
+        """Log density (log mass for a discrete family)."""
+        x, p, point = self._per_row(x)
+        return self._unless_point(self._logpdf(x, **p), np.where(x == point, np.inf, -np.inf), point)
+
+    def cdf(self, x: ArrayLike) -> Array:
+        """P(Y <= x)."""
+        x, p, point = self._per_row(x)
+        return self._unless_point(self._cdf(x, **p), np.where(x >= point, 1.0, 0.0), point)
+
     def sf(self, x: ArrayLike) -> Array:
         """P(Y > x)."""
-        return 1.0 - self.cdf(x)
+        x, p, point = self._per_row(x)
+        return self._unless_point(self._sf(x, **p), np.where(x >= point, 0.0, 1.0), point)
+
+    def ppf(self, q: ArrayLike) -> Array:
+        """Quantiles: (n,) for one level, (n, k) for k levels."""
+        q, p, point = self._per_level(q)
+        return self._unless_point(self._ppf(q, **p), point, point)
 
     def isf(self, q: ArrayLike) -> Array:
         """Upper quantiles, shaped as `ppf`."""
-        return self.ppf(1.0 - np.asarray(q, np.float64))
+        q, p, point = self._per_level(q)
+        return self._unless_point(self._isf(q, **p), point, point)
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
         """Ends of the central interval that holds this much probability."""
-        check_levels("confidence", confidence)
-        tail = (1.0 - confidence) / 2.0
+        tail = (1.0 - check_levels("confidence", confidence)) / 2.0
         return self.ppf(tail), self.isf(tail)
+
+    def rvs(self, size: int | None = None, random_state: Any = None) -> Array:
+        """Samples: (n,) for None, else (n, size). `random_state`: a seed or a NumPy Generator."""
+        shape = (len(self), 1 if size is None else size)
+        p = {key: np.where(np.isnan(value), 1.0, value)[:, None] for key, value in self.params.items()}
+        draws = self._rvs(np.random.default_rng(random_state), shape, **p)
+        point = self._point[:, None]
+        out = self._unless_point(draws, np.broadcast_to(point, shape), point)
+        return out[:, 0] if size is None else out
+
+    def crps(self, y: ArrayLike) -> Array:
+        """(n,) continuous ranked probability score of the outcomes, in closed form."""
+        y, p, point = self._per_row(y)
+        return self._unless_point(self._crps(y, **p), np.abs(y - point), point)
 
     def nll(self, y: ArrayLike) -> Array:
         """(n,) negative log likelihood of the outcomes."""
@@ -107,35 +199,44 @@ class Distribution(ABC):
         return self.cdf(y)
 
     def __len__(self) -> int:
-        return len(next(iter(self.params.values())))
+        return len(self._point)
 
     def __getitem__(self, rows: Any) -> Self:
         """The distributions of some rows: an index, a slice or a mask."""
-        new = object.__new__(type(self))
-        vars(new).update(vars(self), params={k: _read_only(np.atleast_1d(v[rows])) for k, v in self.params.items()})
-        return new
+        chosen = object.__new__(type(self))
+        vars(chosen).update(vars(self))
+        chosen._point = _read_only(np.atleast_1d(self._point[rows]))
+        chosen.params = {key: _read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
+        return chosen
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} distribution of {len(self)} rows>"
 
-    def _per_row(self, x: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """`x` and the parameters, shaped so that they broadcast: a matrix has one line per row."""
+    def _unless_point(self, regular: Array, at_point: ArrayLike, point: Array | None = None) -> Array:
+        """`regular`, and in the rows that are point masses `at_point`."""
+        point = self._point if point is None else point
+        return np.where(np.isnan(point), regular, at_point)
+
+    def _per_row(self, x: ArrayLike) -> tuple[Array, dict[str, Array], Array]:
+        """`x`, parameters and points, shaped so that they broadcast: a matrix has one line per row."""
         x = np.asarray(x, np.float64)
         n = len(self)
-        if x.ndim > 2 or (x.ndim == 1 and len(x) not in (1, n)) or (x.ndim == 2 and len(x) not in (1, n)):
+        if x.ndim > 2 or (x.ndim and len(x) not in (1, n)):
             raise ValueError(f"values of shape {x.shape} do not fit {n} rows; give a number, ({n},) or ({n}, k)")
         if x.ndim == 2:
-            return x, {key: value[:, None] for key, value in self.params.items()}
-        return x, self.params
+            return x, {key: value[:, None] for key, value in self.params.items()}, self._point[:, None]
+        return x, self.params, self._point
 
-    def _per_level(self, q: ArrayLike) -> tuple[Array, dict[str, Array]]:
-        """Levels and the parameters, shaped so that a list of levels makes a new last axis."""
+    def _per_level(self, q: ArrayLike) -> tuple[Array, dict[str, Array], Array]:
+        """Levels, parameters and points, shaped so that a list of levels makes a new last axis."""
         q = np.asarray(q, np.float64)
         if q.ndim > 1:
             raise ValueError(f"levels must be a number or a list, not of shape {q.shape}")
+        if not np.all((q >= 0.0) & (q <= 1.0)):
+            raise ValueError(f"levels must lie between 0 and 1, not {q.tolist()}")
         if q.ndim == 1:
-            return q, {key: value[:, None] for key, value in self.params.items()}
-        return q, self.params
+            return q, {key: value[:, None] for key, value in self.params.items()}, self._point[:, None]
+        return q, self.params, self._point
 
 
 def _read_only(array: Array) -> Array:

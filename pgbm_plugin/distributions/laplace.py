@@ -1,0 +1,67 @@
+"""The Laplace distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .base import Array, Distribution
+
+
+class Laplace(Distribution):
+    """Laplace(loc, scale): mean loc, variance 2 scale^2."""
+
+    name = "laplace"
+
+    @staticmethod
+    def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
+        return {"loc": mean, "scale": np.sqrt(0.5 * variance)}
+
+    @staticmethod
+    def _moments(loc: Array, scale: Array) -> tuple[Array, Array]:
+        return loc, 2.0 * scale**2
+
+    @staticmethod
+    def _logpdf(x: Array, loc: Array, scale: Array) -> Array:
+        return -np.abs(x - loc) / scale - np.log(2.0 * scale)
+
+    @staticmethod
+    def _cdf(x: Array, loc: Array, scale: Array) -> Array:
+        z = (x - loc) / scale
+        tail = 0.5 * np.exp(-np.abs(z))
+        return np.where(z < 0.0, tail, 1.0 - tail)
+
+    @staticmethod
+    def _sf(x: Array, loc: Array, scale: Array) -> Array:
+        return Laplace._cdf(loc, x, scale)
+
+    @staticmethod
+    def _ppf(q: Array, loc: Array, scale: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            z = np.where(q < 0.5, np.log(2.0 * q), -np.log(2.0 * (1.0 - q)))
+        return loc + scale * z
+
+    @staticmethod
+    def _isf(q: Array, loc: Array, scale: Array) -> Array:
+        return 2.0 * loc - Laplace._ppf(q, loc, scale)
+
+    @staticmethod
+    def _rvs(rng: np.random.Generator, shape: tuple[int, ...], loc: Array, scale: Array) -> Array:
+        return rng.laplace(loc, scale, shape)
+
+    @staticmethod
+    def _crps(y: Array, loc: Array, scale: Array) -> Array:
+        """scale (|z| + exp(-|z|) - 3/4) (Jordan et al. 2019)."""
+        z = np.abs((y - loc) / scale)
+        return scale * (z + np.exp(-z) - 0.75)
+
+    @staticmethod
+    def _entropy(loc: Array, scale: Array) -> Array:
+        return 1.0 + math.log(2.0) + np.log(scale)
+
+    def to_scipy(self) -> Any:
+        from scipy.stats import laplace
+
+        return laplace(**self.params)

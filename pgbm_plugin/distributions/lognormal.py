@@ -1,0 +1,84 @@
+"""The log-normal distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from .base import Array, Distribution
+
+_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class LogNormal(Distribution):
+    """exp of Normal(log scale, s): mean scale exp(s^2 / 2), variance mean^2 (exp(s^2) - 1). Needs a positive mean."""
+
+    name = "lognormal"
+    _needs = "it needs a mean > 0"
+
+    @staticmethod
+    def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
+        return np.isfinite(variance) & (mean > 0.0)
+
+    @staticmethod
+    def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
+        s2 = np.log1p(variance / mean / mean)
+        return {"s": np.sqrt(s2), "scale": mean * np.exp(-0.5 * s2)}
+
+    @staticmethod
+    def _moments(s: Array, scale: Array) -> tuple[Array, Array]:
+        mean = scale * np.exp(0.5 * s * s)
+        return mean, mean**2 * np.expm1(s * s)
+
+    @staticmethod
+    def _z(x: Array, s: Array, scale: Array) -> Array:
+        """Standardised logarithm; -inf for x <= 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(x, 0.0) / scale) / s
+
+    @staticmethod
+    def _logpdf(x: Array, s: Array, scale: Array) -> Array:
+        z = LogNormal._z(x, s, scale)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inside = -0.5 * z * z - np.log(x) - np.log(s) - _LOG_SQRT_2PI
+        return np.where(x > 0.0, inside, -np.inf)
+
+    @staticmethod
+    def _cdf(x: Array, s: Array, scale: Array) -> Array:
+        return ndtr(LogNormal._z(x, s, scale))
+
+    @staticmethod
+    def _sf(x: Array, s: Array, scale: Array) -> Array:
+        return ndtr(-LogNormal._z(x, s, scale))
+
+    @staticmethod
+    def _ppf(q: Array, s: Array, scale: Array) -> Array:
+        return scale * np.exp(s * ndtri(q))
+
+    @staticmethod
+    def _isf(q: Array, s: Array, scale: Array) -> Array:
+        return scale * np.exp(-s * ndtri(q))
+
+    @staticmethod
+    def _rvs(rng: np.random.Generator, shape: tuple[int, ...], s: Array, scale: Array) -> Array:
+        return scale * np.exp(s * rng.standard_normal(shape))
+
+    @staticmethod
+    def _crps(y: Array, s: Array, scale: Array) -> Array:
+        """y (2 Phi(z) - 1) - 2 mean (Phi(z - s) + Phi(s / sqrt 2) - 1) (Baran and Lerch 2015)."""
+        z = LogNormal._z(y, s, scale)
+        mean = scale * np.exp(0.5 * s * s)
+        return y * (2.0 * ndtr(z) - 1.0) - 2.0 * mean * (ndtr(z - s) - ndtr(-s / math.sqrt(2.0)))
+
+    @staticmethod
+    def _entropy(s: Array, scale: Array) -> Array:
+        return np.log(scale) + 0.5 + np.log(s) + _LOG_SQRT_2PI
+
+    def to_scipy(self) -> Any:
+        from scipy.stats import lognorm
+
+        return lognorm(**self.params)

@@ -1,0 +1,68 @@
+"""The Poisson distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, ive, pdtr, pdtrc, xlogy
+
+from .base import Array
+from .discrete import Discrete, search_quantile
+
+
+class Poisson(Discrete):
+    """Poisson(mu): mean and variance mu. Only the mean is matched, which must not be negative."""
+
+    name = "poisson"
+    _needs = "it needs a mean > 0"
+
+    @staticmethod
+    def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
+        return np.isfinite(mean) & (mean > 0.0)
+
+    @staticmethod
+    def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
+        return {"mu": mean}
+
+    @staticmethod
+    def _moments(mu: Array) -> tuple[Array, Array]:
+        return mu, mu
+
+    @staticmethod
+    def _logpdf(x: Array, mu: Array) -> Array:
+        k = np.maximum(x, 0.0)
+        return np.where((x >= 0.0) & (x == np.floor(x)), xlogy(k, mu) - mu - gammaln(k + 1.0), -np.inf)
+
+    @staticmethod
+    def _cdf(x: Array, mu: Array) -> Array:
+        return np.where(x >= 0.0, pdtr(np.floor(np.maximum(x, 0.0)), mu), 0.0)
+
+    @staticmethod
+    def _sf(x: Array, mu: Array) -> Array:
+        return np.where(x >= 0.0, pdtrc(np.floor(np.maximum(x, 0.0)), mu), 1.0)
+
+    @staticmethod
+    def _ppf(q: Array, mu: Array) -> Array:
+        return search_quantile(lambda k: Poisson._cdf(k, mu) >= q, mu, np.sqrt(mu), q >= 1.0)
+
+    @staticmethod
+    def _isf(q: Array, mu: Array) -> Array:
+        return search_quantile(lambda k: Poisson._sf(k, mu) <= q, mu, np.sqrt(mu), q <= 0.0)
+
+    @staticmethod
+    def _rvs(rng: np.random.Generator, shape: tuple[int, ...], mu: Array) -> Array:
+        return rng.poisson(mu, shape).astype(np.float64)
+
+    @staticmethod
+    def _crps(y: Array, mu: Array) -> Array:
+        """(y - mu)(2 F(y) - 1) + 2 mu f(floor y) - mu exp(-2 mu)(I0(2 mu) + I1(2 mu)) (Wei and Held 2014)."""
+        spread = mu * (ive(0, 2.0 * mu) + ive(1, 2.0 * mu))
+        mass = np.exp(Poisson._logpdf(np.floor(y), mu))
+        return (y - mu) * (2.0 * Poisson._cdf(y, mu) - 1.0) + 2.0 * mu * mass - spread
+
+    def to_scipy(self) -> Any:
+        from scipy.stats import poisson
+
+        return poisson(**self.params)
