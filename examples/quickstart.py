@@ -17,7 +17,9 @@ from sklearn.model_selection import train_test_split
 from pgbm_plugin import wrap
 
 
-def report(name: str, booster: Any, X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any], y_test: NDArray[Any]) -> None:
+def report(
+    name: str, booster: Any, X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any], y_test: NDArray[Any]
+) -> None:
     model = wrap(booster, X, y)
     distribution = model.predict_dist(X_test)
     interval = model.predict_interval(X_test, coverage=0.9)
@@ -31,7 +33,9 @@ def report(name: str, booster: Any, X: NDArray[Any], y: NDArray[Any], X_test: ND
         )
     inside = (interval[:, 0] <= y_test) & (y_test <= interval[:, 1])
     print(f"coverage of the 90 % interval on {len(y_test)} test rows: {inside.mean():.0%}")
-    print(f"mean CRPS: {distribution.crps(y_test).mean():.2f} (of a point prediction: {_mae(distribution, y_test):.2f})")
+    print(
+        f"mean CRPS: {distribution.crps(y_test).mean():.2f} (of a point prediction: {_mae(distribution, y_test):.2f})"
+    )
 
 
 def _mae(distribution: Any, y: NDArray[Any]) -> float:

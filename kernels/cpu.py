@@ -97,13 +97,15 @@ def gather_moments(
     new_iteration: Any,
     objective: Any,
     parameter: Any,
+    rounds_first: Any,
     margin: Any,
     sums: Any,
 ) -> None:
     """Replay training: per tree, g and h at the current margins, their sums per leaf, then the tree's step.
 
     ``new_iteration[t]`` says that tree t sees fresh gradients; trees grown side by side share those of the first.
-    ``weight`` may be empty. ``margin`` starts at the initial score, in the booster's precision, and is advanced.
+    ``weight`` may be empty; ``rounds_first`` says whether g and h are rounded before they are weighted.
+    ``margin`` starts at the initial score, in the booster's precision, and is advanced.
     """
     n = X.shape[0]
     leaf = np.empty(BLOCK, np.int64)
@@ -116,9 +118,11 @@ def gather_moments(
                 for r in range(m):
                     gi, hi = gradient_hessian(objective, parameter, np.float64(margin[lo + r]), y[lo + r])
                     w = weight[lo + r] if weight.shape[0] else 1.0
-                    # both boosters hold g and h in float32, and weight what they hold
-                    g[r] = np.float32(np.float32(gi) * w)
-                    h[r] = np.float32(np.float32(hi) * w)
+                    # both boosters hold g and h in float32
+                    if rounds_first:
+                        gi, hi = np.float64(np.float32(gi)), np.float64(np.float32(hi))
+                    g[r] = np.float32(gi * w)
+                    h[r] = np.float32(hi * w)
             for r in range(m):
                 leaf[r] = leaf_of(X, lo + r, root[t], nodes, category_start, category_bits)
             accumulate(leaf[:m], g[:m], h[:m], sums)
@@ -138,3 +142,17 @@ def to_margin(link: Any, value: Any) -> None:
     """Responses become margins, in place."""
     for i in range(value.shape[0]):
         value[i] = margin_of(link, value[i])
+
+
+@kernel
+def add_variances(
+    X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, leaf_sd: Any, rho: Any, variance: Any
+) -> None:
+    """The variance recursion for several correlations in one walk: ``variance[i, k]`` under ``rho[k]``."""
+    n = X.shape[0]
+    for lo in range(0, n, BLOCK):
+        for t in range(root.shape[0]):
+            for i in range(lo, min(lo + BLOCK, n)):
+                sd = leaf_sd[leaf_of(X, i, root[t], nodes, category_start, category_bits)]
+                for k in range(rho.shape[0]):
+                    variance[i, k] = add_tree(variance[i, k], sd, rho[k])

@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..forest import CATEGORICAL, DEFAULT_LEFT, ZERO_IS_MISSING
+from ..forest import CATEGORICAL, DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
 from ..objectives import FAIR, GAMMA, HUBER, LOG, POISSON, PSEUDOHUBER, SIGNED_SQRT, SQUARED, TWEEDIE
 from .jit import scalar
-
-# LightGBM writes the literal 1e-35f into a double.
-ZERO_BOUND = float(np.float32(1e-35))
 
 
 @scalar

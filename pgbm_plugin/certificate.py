@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .forest import Forest
 from .moments import LeafMoments
-from .objectives import LOG
+from .objectives import HUBER, LOG, SQUARED, SQUAREDLOG
 from .propagate import soft_threshold
 from .training import TrainingSpec
 
@@ -49,11 +49,7 @@ def certify(forest: Forest, spec: TrainingSpec, moments: LeafMoments, weighted: 
     """Compare recomputed leaves with stored ones, and rows with what training saw."""
     errors = leaf_errors(forest, spec, moments)
     error = float(errors.max())
-    if error <= spec.tolerance:
-        status: Status = "certified"
-        sentence = f"all {forest.n_leaves} stored leaf values were reproduced from these rows"
-    else:
-        status, sentence = _diagnose(forest, spec, moments, errors, weighted)
+    status, sentence = _diagnose(forest, spec, moments, errors, weighted)
     return Certificate(status, error, spec.tolerance, sentence)
 
 
@@ -62,63 +58,85 @@ def leaf_errors(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> NDA
     tree = forest.tree_of_leaf()
     n = np.maximum(moments.count, 1)
     denominator = moments.h_sum + spec.lambda_
-    usable = (moments.count > 0) & (denominator > 0)
+    usable = (moments.count > 0) & (denominator > 0) & ~spec.constant[tree]
     denominator = np.where(usable, denominator, 1.0)
-    newton = np.clip(soft_threshold(moments.g_sum, spec.l1) / denominator, -spec.max_step, spec.max_step)
-    step = spec.step(forest.leaf_value, tree).astype(np.float64)
-    difference = np.abs(-spec.alpha[tree] * newton - step)
-
-    rms = np.sqrt(moments.gg / n + moments.g_mean**2)
-    scale = spec.alpha[tree] * n * (rms + _gradient_noise(forest, spec, moments) / spec.tolerance) / denominator
-    largest = np.abs(step).max()
-    # an empty leaf is wrong by all of itself
-    scale = np.where(usable & (scale > 0), scale, np.maximum(largest, np.finfo(float).tiny))
-    return np.where(difference > 0, difference / scale, 0.0)
+    alpha, step = spec.alpha[tree], spec.step(forest.leaf_value, tree).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        newton = np.clip(soft_threshold(moments.g_sum, spec.l1) / denominator, -spec.max_step, spec.max_step)
+        rms = np.sqrt(moments.gg / n + moments.g_mean**2)
+        scale = alpha * n * (rms + _gradient_noise(forest, spec, moments) / spec.tolerance) / denominator
+        # what a constant stands for is in `start`; an empty leaf is wrong by all of itself
+        difference = np.abs(np.where(spec.constant[tree], 0.0, -alpha * newton) - step)
+        # a stored value is rounded together with the start that is folded into it
+        rounding = 2.0 * float(np.finfo(np.float64).eps) * np.abs(forest.leaf_value)
+        difference -= np.where(spec.folded[tree], rounding, 0.0)
+        largest = max(float(np.abs(forest.leaf_value).max()), float(np.finfo(float).tiny))
+        error = np.maximum(difference, 0.0) / np.where(usable & (scale > 0), scale, largest)
+    return np.where(np.isfinite(error), error, np.inf)
 
 
 def _gradient_noise(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> NDArray[np.float64]:
     """(L,) rounding error of a single gradient that does not shrink with it.
 
-    Under a log link g is a difference with exp(margin), computed in the booster's precision; elsewhere it is a
-    difference with a margin that we follow bit for bit, except for the start folded into a first tree.
+    Under a log link g is a difference with exp(margin), computed in the booster's precision from a margin of that
+    precision; elsewhere it is a difference with a margin that we follow bit for bit, but for a start that was folded
+    into the first tree.
     """
-    if forest.link == LOG:
-        return float(np.finfo(forest.leaf_value.dtype).eps) * np.abs(moments.h_mean)
-    size = abs(spec.start) + float(np.abs(forest.leaf_value).max())
-    return float(np.finfo(np.float64).eps) * size * np.abs(moments.h_mean)
+    largest = float(np.abs(forest.leaf_value).max())
+    if forest.link == LOG or (spec.objective is not None and spec.objective.code == SQUAREDLOG):
+        eps = float(np.finfo(forest.leaf_value.dtype).eps)
+        return eps * (1.0 + abs(spec.start)) * np.abs(moments.h_mean)
+    return float(np.finfo(np.float64).eps) * (abs(spec.start) + largest) * np.abs(moments.h_mean)
 
 
 def _diagnose(
     forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: NDArray[np.float64], weighted: bool
 ) -> tuple[Status, str]:
-    same, contained = _same_rows(spec, moments), contains_training_rows(spec, moments)
-    if spec.approximate and (same or contained):
+    fits = bool(errors.max() <= spec.tolerance)
+    match = _share_of_matching_leaves(spec, moments)
+    contained = contains_training_rows(spec, moments)
+    if spec.approximate and (match > _MOSTLY or contained):
         return "approximate", (
             f"{'; '.join(spec.approximate)}: the mean is the stored leaf, its variance comes from the moments"
         )
-    if contained and not same and spec.subsampled is not False:
+    if fits and match == 1.0:
+        if spec.rates_known:
+            return "certified", f"all {forest.n_leaves} stored leaf values were reproduced from these rows"
+        return "approximate", (
+            "the stored leaves were reproduced, but with a learning rate and regularisation that had to be fitted: the "
+            "model file does not store them and its trees are too few or too alike to tell; wrap the live model"
+        )
+    if not weighted and _has_unit_hessian(spec) and _covers_are_fractions(spec):
+        return "approximate", (
+            "training used sample weights or a custom objective, which the model does not store: give sample_weight= "
+            "or objective="
+        )
+    trained_on = _training_rows(forest, spec)
+    if trained_on is not None and not spec.subsampled and trained_on != moments.rows:
+        return "held-out", (
+            f"these are not the training rows: {moments.rows} were given, training saw {trained_on}; the moments are "
+            f"out of sample"
+        )
+    if contained and match < 1.0 and spec.subsampled is not False:
         return "subsampled", (
             "training grew its trees on samples of these rows (bagging, subsample or GOSS); which rows is not stored, "
             "so the moments are those of all rows"
         )
-    if same:
-        return "approximate", _why_values_differ(forest, spec, moments, errors)
-    hint = ""
-    if not weighted and spec.leaf_count is None and _covers_are_fractions(spec):
-        hint = (
-            "; if they are, training used sample weights or a custom objective, which the model does not store: give "
-            "sample_weight= or objective="
-        )
-    return "held-out", f"these are not the training rows: the moments are out of sample{hint}"
+    if match > _MOSTLY:
+        return "approximate", _why_values_differ(forest, spec, errors)
+    return "held-out", "these are not the training rows: the moments are out of sample"
 
 
-def _same_rows(spec: TrainingSpec, moments: LeafMoments) -> bool:
-    """Whether (nearly) every leaf holds as many rows, or as much hessian, as in training."""
+# A label that is off moves hessians in some leaves under some objectives; other rows move nearly all.
+_MOSTLY = 0.9
+
+
+def _share_of_matching_leaves(spec: TrainingSpec, moments: LeafMoments) -> float:
+    """How many leaves hold as many rows, or as much hessian, as in training."""
     if spec.leaf_count is not None:
-        matches = moments.count == spec.leaf_count
-    else:
-        matches = np.abs(moments.h_sum - spec.leaf_cover) <= 1e-4 * np.abs(spec.leaf_cover)
-    return bool(np.mean(matches) > 0.9)
+        return float(np.mean(moments.count == spec.leaf_count))
+    with np.errstate(invalid="ignore"):
+        return float(np.mean(np.abs(moments.h_sum - spec.leaf_cover) <= 1e-4 * np.abs(spec.leaf_cover)))
 
 
 def contains_training_rows(spec: TrainingSpec, moments: LeafMoments, leaves: slice = slice(None)) -> bool:
@@ -128,13 +146,22 @@ def contains_training_rows(spec: TrainingSpec, moments: LeafMoments, leaves: sli
     return bool(np.all(spec.leaf_cover[leaves] <= moments.h_sum[leaves] * (1 + 1e-4)))
 
 
+def _training_rows(forest: Forest, spec: TrainingSpec) -> int | None:
+    """How many rows the first tree was grown on."""
+    return None if spec.leaf_count is None else int(spec.leaf_count[: forest.leaf_start[1]].sum())
+
+
+def _has_unit_hessian(spec: TrainingSpec) -> bool:
+    return spec.leaf_count is None and spec.objective is not None and spec.objective.code in (SQUARED, HUBER)
+
+
 def _covers_are_fractions(spec: TrainingSpec) -> bool:
     """Hessians of 1 sum to whole numbers; anything else means weights or another objective."""
     return bool(np.any(spec.leaf_cover != np.round(spec.leaf_cover)))
 
 
-def _why_values_differ(forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: NDArray[np.float64]) -> str:
-    first = errors[forest.leaf_start[0] : forest.leaf_start[1]] > spec.tolerance
+def _why_values_differ(forest: Forest, spec: TrainingSpec, errors: NDArray[np.float64]) -> str:
+    first = errors[: forest.leaf_start[1]] > spec.tolerance
     if 0 < first.sum() < 0.5 * len(first):
         return (
             f"the rows match, but {first.sum()} of {len(first)} leaves of the first tree do not: some labels or "

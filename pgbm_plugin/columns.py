@@ -13,9 +13,8 @@ def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
     if values is None:
         return None
     try:
-        # a PyArrow column becomes NumPy only by its own method
-        column = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values, np.float64)
-    except (TypeError, ValueError) as error:
+        column = _as_array(values)
+    except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be a column of numbers, not {type(values).__name__}: {error}") from error
     if column.ndim == 2 and 1 in column.shape:
         column = column.reshape(-1)
@@ -26,9 +25,29 @@ def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
     bad = ~np.isfinite(column)
     if bad.any():
         raise ValueError(f"{name} has {bad.sum()} NaN or infinite values (first at row {int(np.argmax(bad))})")
+    bad = np.abs(column) > np.finfo(np.float32).max
+    if bad.any():
+        raise ValueError(
+            f"{name} has {bad.sum()} values too large for float32, in which boosters hold them (first at row "
+            f"{int(np.argmax(bad))})"
+        )
     if name == "sample_weight" and (column.min() < 0 or not column.any()):
         raise ValueError("sample_weight must not be negative, nor zero for every row")
     return column
+
+
+def _as_array(values: Any) -> NDArray[np.float64]:
+    if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
+        values = values.detach()
+    nulls = getattr(values, "null_count", 0)  # a number in PyArrow, a method in polars
+    if nulls() if callable(nulls) else nulls:
+        raise ValueError("it has nulls")
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    array = np.asarray(values)
+    if np.ma.isMaskedArray(values) or array.dtype.kind not in "fiubO":
+        raise TypeError(f"its type is {'masked' if np.ma.isMaskedArray(values) else array.dtype}")
+    return array.astype(np.float64)
 
 
 def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:

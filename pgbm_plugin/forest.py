@@ -13,6 +13,9 @@ CATEGORICAL = 1
 DEFAULT_LEFT = 2
 ZERO_IS_MISSING = 4
 
+# What counts as zero: LightGBM writes the literal 1e-35f into a double.
+ZERO_BOUND = float(np.float32(1e-35))
+
 NODE = np.dtype(
     [
         ("threshold", np.float64),
@@ -47,6 +50,7 @@ class Features:
     missing : value that stands for "missing" beside NaN, or NaN.
     categories : the values behind the codes 0, 1, ... of each categorical column of the training frame.
     category_columns : their column numbers; None if they belong to a frame's categorical columns in order.
+    code_columns : categorical columns without stored values, for which a frame's own codes are used.
     unseen_is_missing : whether a category that training did not see counts as missing; otherwise it is an error.
     """
 
@@ -58,6 +62,7 @@ class Features:
     missing: float
     categories: tuple[tuple[Any, ...], ...] = ()
     category_columns: tuple[int, ...] | None = None
+    code_columns: tuple[int, ...] = ()
     unseen_is_missing: bool = True
 
 
@@ -96,6 +101,8 @@ class Forest:
 
     def __post_init__(self) -> None:
         _check_structure(self)
+        for array in (*self.routing, self.leaf_start, self.leaf_value, self.leaf_label):
+            array.flags.writeable = False
 
     @property
     def n_trees(self) -> int:
@@ -120,27 +127,27 @@ def _check_structure(forest: Forest) -> None:
     nodes, n, leaves = forest.nodes, len(forest.nodes), forest.n_leaves
     children = np.concatenate([nodes["left"], nodes["right"], forest.root])
     if len(forest.leaf_start) != forest.n_trees + 1 or len(forest.leaf_label) != leaves:
-        raise ValueError("damaged model: the leaf arrays differ in length")
+        raise ValueError("the leaf arrays differ in length")
     if np.any(children >= n) or np.any(~children >= leaves):
-        raise ValueError("damaged model: a split points outside the trees")
+        raise ValueError("a split points outside the trees")
     # every node and leaf has exactly one parent, and parents come first: so there are no cycles and no orphans
     inner, leaf = children[children >= 0], ~children[children < 0]
     if np.any(np.bincount(inner, minlength=n) != 1) or np.any(np.bincount(leaf, minlength=leaves) != 1):
-        raise ValueError("damaged model: a split or leaf does not have exactly one parent")
+        raise ValueError("a split or leaf does not have exactly one parent")
     order = np.arange(n)
     for side in ("left", "right"):
         if np.any((nodes[side] >= 0) & (nodes[side] <= order)):
-            raise ValueError("damaged model: a split points back to an earlier one")
+            raise ValueError("a split points back to an earlier one")
     if n and (nodes["feature"].min() < 0 or nodes["feature"].max() >= forest.features.count):
-        raise ValueError(f"damaged model: a split uses a feature outside 0..{forest.features.count - 1}")
+        raise ValueError(f"a split uses a feature outside 0..{forest.features.count - 1}")
     categorical = nodes["category_set"][nodes["flags"] & CATEGORICAL != 0]
     if np.any(categorical < 0) or np.any(categorical >= len(forest.category_start) - 1):
-        raise ValueError("damaged model: a split uses a category set that is not there")
+        raise ValueError("a split uses a category set that is not there")
     for name, starts, end in (
         ("leaves", forest.leaf_start, leaves),
         ("category sets", forest.category_start, len(forest.category_bits)),
     ):
         if np.any(np.diff(starts) < 0) or starts[0] != 0 or starts[-1] != end:
-            raise ValueError(f"damaged model: the {name} are out of order")
+            raise ValueError(f"the {name} are out of order")
     if not np.all(np.isfinite(forest.leaf_value)) or not np.isfinite(forest.base_margin):
-        raise ValueError("damaged model: a leaf value is not finite")
+        raise ValueError("a leaf value is not finite")

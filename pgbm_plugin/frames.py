@@ -23,6 +23,12 @@ class Frame(Rows):
         self.frame, self.n = frame, len(frame)
         categorical = [j for j in range(features.count) if self._is_categorical(j)]
         self.codes = {j: _code_of(values) for j, values in self._category_values(categorical).items()}
+        self.coded = [j for j in categorical if j in features.code_columns]
+        for j in range(features.count):
+            if j not in categorical and not self._is_numeric(j):
+                raise ValueError(
+                    f"column {self._name(j)!r} has type {self._type(j)}; make it numeric or categorical, as in training"
+                )
 
     def block(self, lo: int, hi: int) -> NDArray[Any]:
         # one column after the other is written, so they should be contiguous
@@ -31,6 +37,9 @@ class Frame(Rows):
             if j in self.codes:
                 values, index = self._dictionary(j, lo, hi)
                 out[:, j] = _encode(values, index, self.codes[j], self._name(j), self.features)
+            elif j in self.coded:
+                codes = self._dictionary(j, lo, hi)[1]
+                out[:, j] = np.where(codes < 0, np.nan, codes)
             else:
                 out[:, j] = self._numbers(j, lo, hi)
         return out
@@ -50,17 +59,13 @@ class Frame(Rows):
             raise ValueError(
                 f"column {self._list(lost)} was categorical in training and is not in X; give it dtype 'category'"
             )
-        # a model without stored categories was trained on codes: the frame's own are used
-        extra = [j for j in columns if j not in where]
-        if where and extra:
+        extra = [j for j in columns if j not in where and j not in self.features.code_columns]
+        if extra:
             raise ValueError(f"column {self._list(extra)} is categorical in X and was not in training")
-        return {**dict(zip(where, known, strict=True)), **{j: self._own_categories(j) for j in extra}}
+        return dict(zip(where, known, strict=True))
 
     def _list(self, columns: list[int]) -> str:
         return ", ".join(repr(self._name(j)) for j in columns) or "none"
-
-    def _bad_column(self, j: int, kind: Any) -> ValueError:
-        return ValueError(f"column {self._name(j)!r} has type {kind}; encode it as numbers or as a categorical column")
 
     @staticmethod
     @abstractmethod
@@ -73,7 +78,10 @@ class Frame(Rows):
     def _is_categorical(self, j: int) -> bool: ...
 
     @abstractmethod
-    def _own_categories(self, j: int) -> Sequence[Any]: ...
+    def _is_numeric(self, j: int) -> bool: ...
+
+    @abstractmethod
+    def _type(self, j: int) -> Any: ...
 
     @abstractmethod
     def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
@@ -92,21 +100,21 @@ class PandasRows(Frame):
     def _name(self, j: int) -> str:
         return str(self.frame.columns[j])
 
-    def _is_categorical(self, j: int) -> bool:
-        return type(self.frame.dtypes.iloc[j]).__name__ == "CategoricalDtype"
+    def _type(self, j: int) -> Any:
+        return self.frame.dtypes.iloc[j]
 
-    def _own_categories(self, j: int) -> Sequence[Any]:
-        return self.frame.iloc[:, j].cat.categories.tolist()
+    def _is_categorical(self, j: int) -> bool:
+        return type(self._type(j)).__name__ == "CategoricalDtype"
+
+    def _is_numeric(self, j: int) -> bool:
+        return getattr(self._type(j), "kind", "O") in "fiub"
 
     def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
         column = self.frame.iloc[lo:hi, j].cat
         return column.categories.tolist(), column.codes.to_numpy()
 
     def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
-        column = self.frame.iloc[lo:hi, j]
-        if getattr(column.dtype, "kind", "O") not in "fiub":
-            raise self._bad_column(j, column.dtype)
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return self.frame.iloc[lo:hi, j].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 class PolarsRows(Frame):
@@ -117,26 +125,35 @@ class PolarsRows(Frame):
     def _name(self, j: int) -> str:
         return self.frame.columns[j]
 
-    def _is_categorical(self, j: int) -> bool:
-        return type(self.frame.dtypes[j]).__name__ in ("Categorical", "Enum")
+    def _type(self, j: int) -> Any:
+        return self.frame.dtypes[j]
 
-    def _own_categories(self, j: int) -> Sequence[Any]:
-        return self.frame.to_series(j).cat.get_categories().to_list()
+    def _is_categorical(self, j: int) -> bool:
+        return type(self._type(j)).__name__ in ("Categorical", "Enum")
+
+    def _is_numeric(self, j: int) -> bool:
+        return self._type(j).is_numeric() or str(self._type(j)) == "Boolean"
 
     def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
-        column = self.frame.to_series(j)
-        index = column.slice(lo, hi - lo).to_physical().to_numpy()
-        return column.cat.get_categories().to_list(), index
+        column = self.frame.to_series(j).slice(lo, hi - lo)
+        values = column.drop_nulls().unique()
+        known = values.to_physical().to_numpy()
+        by_code: list[Any] = [None] * (int(known.max()) + 1 if len(known) else 0)
+        for code, value in zip(known, values.to_list(), strict=True):
+            by_code[code] = value
+        return by_code, column.to_physical().cast(sys.modules["polars"].Float64).to_numpy()
 
     def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
-        column = self.frame.to_series(j).slice(lo, hi - lo)
-        if not (column.dtype.is_numeric() or str(column.dtype) == "Boolean"):
-            raise self._bad_column(j, column.dtype)
         # through float64, so that a null in a column of integers or booleans is a NaN
-        return column.cast(sys.modules["polars"].Float64).to_numpy()
+        return self.frame.to_series(j).slice(lo, hi - lo).cast(sys.modules["polars"].Float64).to_numpy()
 
 
 class ArrowRows(Frame):
+    def __init__(self, frame: Any, features: Features):
+        if not hasattr(frame, "combine_chunks"):
+            frame = sys.modules["pyarrow"].Table.from_batches([frame])
+        super().__init__(frame, features)
+
     @staticmethod
     def _names(frame: Any) -> Sequence[Any]:
         return frame.column_names
@@ -144,26 +161,25 @@ class ArrowRows(Frame):
     def _name(self, j: int) -> str:
         return self.frame.column_names[j]
 
-    def _is_categorical(self, j: int) -> bool:
-        return hasattr(self.frame.schema.field(j).type, "value_type") and hasattr(
-            self.frame.schema.field(j).type, "index_type"
-        )
+    def _type(self, j: int) -> Any:
+        return self.frame.schema.field(j).type
 
-    def _own_categories(self, j: int) -> Sequence[Any]:
-        return self.frame.column(j).unify_dictionaries().chunk(0).dictionary.to_pylist()
+    def _is_categorical(self, j: int) -> bool:
+        return bool(sys.modules["pyarrow"].types.is_dictionary(self._type(j)))
+
+    def _is_numeric(self, j: int) -> bool:
+        types, kind = sys.modules["pyarrow"].types, self._type(j)
+        tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+        return any(test(kind) for test in tests)
 
     def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
         column = self.frame.column(j).slice(lo, hi - lo).unify_dictionaries().combine_chunks()
         if hasattr(column, "num_chunks"):
             column = column.chunk(0)
-        return column.dictionary.to_pylist(), column.indices.to_numpy(zero_copy_only=False)
+        return column.dictionary.to_pylist(), column.indices.cast("float64").to_numpy(zero_copy_only=False)
 
     def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
-        column = self.frame.column(j).slice(lo, hi - lo)
-        try:
-            return column.cast("float64", safe=False).to_numpy()
-        except (ValueError, NotImplementedError) as error:  # pyarrow's errors are of both kinds
-            raise self._bad_column(j, column.type) from error
+        return self.frame.column(j).slice(lo, hi - lo).cast("float64", safe=False).to_numpy()
 
 
 def _is_a(package: str, *names: str) -> Any:
@@ -193,7 +209,7 @@ def _check_names(names: list[str], features: Features) -> None:
     if given == expected:
         return
     if sorted(given) == sorted(expected):
-        raise ValueError("X has the model's columns in another order; give X[model.forest.features.names]")
+        raise ValueError("X has the model's columns in another order; give X[list(model.forest.features.names)]")
     _raise_names(names, features)
 
 

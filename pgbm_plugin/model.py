@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .adapters import read_dataset
+from .calibration import Calibration
 from .certificate import Certificate
 from .columns import check_levels, read_column
+from .conformal import ConformalScores, conformal_scores, variance_floor
 from .forest import Forest
 from .moments import LeafMoments
-from .propagate import LeafWeights, margins, paper_leaf_values, response_variance, to_response
+from .objectives import LOG
+from .propagate import LeafWeights, margins, paper_leaf_values
+from .response import Margins, to_response
 from .rows import Rows, read_rows
 from .training import TrainingSpec
 
 if TYPE_CHECKING:
     from .distributions import Distribution
+    from .tune import TuneResult
 
 
 class ProbabilisticModel:
@@ -31,8 +38,10 @@ class ProbabilisticModel:
     moments : sample moments of gradient and hessian per leaf.
     weights : mean and variance of each leaf's weight.
     certificate : whether the moments are those of training.
-    rho : correlation between successive trees (paper eq. 12), in [-1, 1]; log10(rows) / 100 unless set.
+    rho : correlation between successive trees (paper eq. 12), in [-1, 1].
+    default_rho : its value unless set, log10(rows) / 100.
     distribution : name of the family that `predict_dist` returns unless told otherwise.
+    calibration : power map on the variance, set by `tune`.
     """
 
     def __init__(
@@ -52,8 +61,11 @@ class ProbabilisticModel:
         self.weights = weights
         self.certificate = certificate
         self.n_jobs = n_jobs
-        self.rho = math.log10(moments.rows) / 100.0
+        self.rho = self.default_rho = math.log10(moments.rows) / 100.0
         self.distribution = "normal"
+        self.calibration = Calibration()
+        self._residuals: NDArray[np.float64] | None = None  # the shape of "empirical"
+        self._conformal: ConformalScores | None = None
         self._leaf_value = forest.leaf_value if mean == "booster" else paper_leaf_values(forest, spec, weights)
 
     @property
@@ -81,8 +93,8 @@ class ProbabilisticModel:
         `init_score` is per row, for models trained with LightGBM's init_score or XGBoost's base_margin.
         """
         if return_std:
-            mean, variance = self._moments(X, None, init_score)
-            return mean, np.sqrt(variance)
+            margins_ = self._margins(X, self.rho, init_score)
+            return margins_.prediction, self._distribution_of(margins_, self.distribution).std()
         rows, score = self._read(X, init_score)
         margin, _ = margins(self.forest, rows, self._leaf_value, score, n_jobs=self.n_jobs)
         return to_response(self.forest, margin)
@@ -96,18 +108,18 @@ class ProbabilisticModel:
         *,
         init_score: Any = None,
     ) -> Distribution:
-        """A distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``, ``d.crps(y)``..."""
+        """A distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``, ``d.crps(y)``...
+
+        `distribution` is a family's name, such as "normal" or "studentt(df=5)"; it and `rho` default to the model's.
+        """
         if device not in (None, "auto", "cpu"):
             raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has CPU kernels only")
-        from .distributions import family
-
-        chosen, options = family(distribution or self.distribution)
-        mean, variance = self._moments(X, rho, init_score)
-        return chosen.from_moments(mean.astype(np.float64), variance, **options)
+        name = self.distribution if distribution is None else distribution
+        return self._distribution_of(self._margins(X, rho, init_score), name, rho)
 
     def predict_var(self, X: Any, *, init_score: Any = None) -> NDArray[np.float64]:
         """(n,) predictive variances."""
-        return self._moments(X, None, init_score)[1]
+        return self.predict_dist(X, init_score=init_score).var()
 
     def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None) -> NDArray[np.float64]:
         """(n, k) quantiles at k levels in (0, 1)."""
@@ -119,6 +131,69 @@ class ProbabilisticModel:
         check_levels("coverage", coverage)
         return np.stack(self.predict_dist(X, init_score=init_score).interval(coverage), axis=1)
 
+    def tune(
+        self,
+        X_val: Any,
+        y_val: Any,
+        *,
+        score: Literal["crps", "nll"] = "crps",
+        distributions: Sequence[str] | None = None,
+        rho: ArrayLike | None = None,
+        calibrate: bool = True,
+        sample_weight: Any = None,
+        init_score: Any = None,
+        progress: bool = False,
+    ) -> TuneResult:
+        """Choose family, correlation and a power map on the variance by their score on held-out rows.
+
+        Sets `rho`, `distribution` and `calibration`, and takes back `conformalize`. Predictions of the mean stay.
+
+        Parameters
+        ----------
+        X_val, y_val : at least 6 rows that training did not see.
+        score : "crps" or "nll".
+        distributions : families to try; None for all.
+        rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.
+        calibrate : fit the map sigma^2 -> c sigma^(2 b) as well.
+        """
+        from .tune import tune
+
+        result = tune(
+            self,
+            X_val,
+            y_val,
+            metric=score,
+            distributions=distributions,
+            rho=rho,
+            calibrate=calibrate,
+            sample_weight=sample_weight,
+            init_score=init_score,
+            progress=progress,
+        )
+        self.rho, self.calibration = result.best.rho, result.best.calibration
+        self.distribution = result.best.distribution
+        self._residuals, self._conformal = result.residuals, None
+        return result
+
+    def conformalize(self, X_cal: Any, y_cal: Any, *, init_score: Any = None) -> ProbabilisticModel:
+        """Make intervals and quantiles hold: split-conformal calibration on rows that nothing else has seen.
+
+        `predict_interval`, `predict_quantiles` and `predict_dist` then have their coverage on exchangeable rows, for
+        any model and any number of rows: at least the level, and above it by at most 1 / (n + 1) a side. Sets
+        `distribution` to "conformal"; works after or without `tune`.
+        """
+        from .distributions import family
+
+        margins_ = self._margins(X_cal, None, init_score)
+        y = read_column("y_cal", y_cal, len(margins_.prediction))
+        if y is None or len(y) < 2:
+            raise ValueError("conformalize needs at least two labelled rows")
+        support = 0.0 if self.forest.link == LOG else family(self.distribution)[0].support
+        self._conformal = conformal_scores(self._floored(margins_), y, support, self.rho, self.calibration)
+        self._residuals = self._conformal.residuals
+        self.distribution = "conformal"
+        return self
+
     def _read(self, X: Any, init_score: Any) -> tuple[Rows, NDArray[np.float64] | None]:
         found = read_dataset(X)
         if found is not None:
@@ -126,14 +201,30 @@ class ProbabilisticModel:
         rows = read_rows(X, self.forest.features)
         return rows, read_column("init_score", init_score, len(rows))
 
-    def _moments(self, X: Any, rho: float | None, init_score: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Mean and variance of the response."""
-        rho = self.rho if rho is None else _check_rho(rho)
+    def _margins(self, X: Any, rho: float | None, init_score: Any) -> Margins:
+        """The walk: margins, predictions and variances of rows."""
         rows, score = self._read(X, init_score)
+        rho = self.rho if rho is None else _check_rho(rho)
         margin, variance = margins(self.forest, rows, self._leaf_value, score, self.weights.sd, rho, n_jobs=self.n_jobs)
         assert variance is not None
-        prediction = to_response(self.forest, margin)
-        return prediction, response_variance(self.forest, margin, prediction, variance)
+        return Margins(self.forest, margin, to_response(self.forest, margin), variance)
+
+    def _distribution_of(self, margins_: Margins, name: str, rho: float | None = None) -> Distribution:
+        if name == "conformal":
+            scores = self._conformal
+            if scores is None:
+                raise ValueError("there are no conformal scores: call model.conformalize first")
+            if (scores.rho, scores.calibration) != (self.rho if rho is None else rho, self.calibration):
+                raise ValueError("rho or calibration changed after conformalize: call it again")
+            options = {"residuals": scores.residuals, "lower": scores.lower}
+            return self._floored(margins_).distribution(name, self.calibration, **options)
+        if name == "empirical" and self._residuals is not None:
+            return margins_.distribution(name, self.calibration, residuals=self._residuals)
+        return margins_.distribution(name, self.calibration)
+
+    def _floored(self, margins_: Margins) -> Margins:
+        floor = variance_floor(self.weights.sd, self.moments.count, self.forest.n_trees)
+        return replace(margins_, variance=np.maximum(margins_.variance, floor))
 
     def __repr__(self) -> str:
         objective = self.spec.objective.name if self.spec.objective else "custom"
@@ -143,8 +234,16 @@ class ProbabilisticModel:
             f"  rows seen:    {self.moments.rows}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"
-            f"  distribution: {self.distribution}"
+            f"  distribution: {self.distribution}{self._calibration_words()}"
         )
+
+    def _calibration_words(self) -> str:
+        words = ""
+        if self.calibration != Calibration():
+            words += f", variance -> {self.calibration.c:.4g} * variance^{self.calibration.b:.3g}"
+        if self._conformal is not None:
+            words += f", conformal on {len(self._conformal.residuals)} rows"
+        return words
 
 
 def _check_rho(value: float) -> float:

@@ -132,6 +132,7 @@ def _gather(
                 new_iteration,
                 objective.code,
                 objective.value,
+                objective.rounds_first,
                 _initial_margin(forest, spec, init_score, begin, end),
                 sums,
             )
@@ -152,7 +153,7 @@ def _gather_custom(
     n_jobs: int | None,
     progress: bool,
 ) -> LeafMoments:
-    """Tree by tree on all rows, because a custom objective may couple them."""
+    """Tree by tree on all rows, because a custom objective may couple them. Neither booster weights what it returns."""
     from .kernels import cpu
 
     rows = rows.converted()
@@ -166,7 +167,7 @@ def _gather_custom(
     with progress_bar(n_trees, "trees", progress) as advance:
         for t in range(n_trees):
             if new_iteration[t]:
-                g, h = _custom_gradients(spec, margin, y, weight)
+                g, h = _custom_gradients(spec, margin, y)
 
             def chunk(lo: int, hi: int, start: np.int32 = root[t]) -> None:
                 for begin, end, X in rows.blocks(lo, hi):
@@ -180,12 +181,12 @@ def _gather_custom(
 
 
 def _custom_gradients(
-    spec: TrainingSpec, margin: NDArray[Any], y: NDArray[np.float64], weight: NDArray[np.float64] | None
+    spec: TrainingSpec, margin: NDArray[Any], y: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The user's g and h, checked, in the float32 in which both boosters hold them."""
     assert spec.objective is not None
     assert spec.objective.gradients is not None
-    result = spec.objective.gradients(margin.copy(), y)
+    result = spec.objective.gradients(margin.copy(), y.copy())
     if not isinstance(result, tuple) or len(result) != 2:
         raise TypeError("objective must return a pair (g, h)")
     pair = []
@@ -195,8 +196,6 @@ def _custom_gradients(
             raise ValueError(f"objective returned {len(values)} values of {name} for {len(y)} rows")
         if not np.all(np.isfinite(values)):
             raise ValueError(f"objective returned NaN or inf in {name}")
-        if weight is not None:
-            values = values * weight
         pair.append(values.astype(np.float32).astype(np.float64))
     return pair[0], pair[1]
 

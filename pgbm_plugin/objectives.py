@@ -34,6 +34,7 @@ class Objective:
     link : margin to response.
     lower : smallest label allowed.
     strict : whether `lower` itself is not.
+    rounds_first : g and h are rounded to float32 before they are weighted (and again after), not only after.
     renewed : the booster replaces the leaf values afterwards by a quantile of the residuals; the moments are then
         those of the residuals, because the gradients (signs) have lost the labels' scale.
     gradients : a custom objective's derivatives; `code` is then not used.
@@ -47,6 +48,7 @@ class Objective:
     link: int = IDENTITY
     lower: float = -math.inf
     strict: bool = False
+    rounds_first: bool = True
     renewed: bool = False
     gradients: Gradients | None = None
 
@@ -72,11 +74,11 @@ LIGHTGBM = {
     for o in (
         Objective("regression", SQUARED),
         Objective("regression sqrt", SQUARED, link=SIGNED_SQRT),
-        Objective("huber", HUBER, "alpha", 0.9),
-        Objective("fair", FAIR, "fair_c", 1.0),
-        Objective("poisson", POISSON, "poisson_max_delta_step", 0.7, link=LOG, lower=0.0),
-        Objective("gamma", GAMMA, link=LOG, lower=0.0, strict=True),
-        Objective("tweedie", TWEEDIE, "tweedie_variance_power", 1.5, link=LOG, lower=0.0),
+        Objective("huber", HUBER, "alpha", 0.9, rounds_first=False),
+        Objective("fair", FAIR, "fair_c", 1.0, rounds_first=False),
+        Objective("poisson", POISSON, "poisson_max_delta_step", 0.7, link=LOG, lower=0.0, rounds_first=False),
+        Objective("gamma", GAMMA, link=LOG, lower=0.0, strict=True, rounds_first=False),
+        Objective("tweedie", TWEEDIE, "tweedie_variance_power", 1.5, link=LOG, lower=0.0, rounds_first=False),
         Objective("regression_l1", SQUARED, renewed=True),
         Objective("mape", SQUARED, renewed=True),
     )

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from .forest import Forest
 from .moments import LeafMoments
-from .objectives import IDENTITY, LOG
 from .parallel import run_chunks
 from .rows import Rows
 from .training import TrainingSpec
@@ -38,7 +37,8 @@ class LeafWeights:
 def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> LeafWeights:
     """Paper eq. 8-9, with lambda and l1 divided by n as the sums are.
 
-    A leaf that no row reached, or whose hessians do not sum to anything positive, takes the average V of its tree.
+    A leaf that no row reached, or whose hessians do not sum to anything positive, or whose V is not finite, takes the
+    average V of its tree.
     """
     tree = forest.tree_of_leaf()
     n = np.maximum(moments.count, 1)
@@ -48,9 +48,12 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Le
     g = soft_threshold(moments.g_mean, spec.l1 / n)
     var_g, var_h, cov = moments.var_g, moments.var_h, moments.cov_gh
 
-    mu = g / d - cov / d**2 + g * var_h / d**3
-    variance = np.maximum(var_g / d**2 + g**2 * var_h / d**4 - 2.0 * g * cov / d**3, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mu = g / d - cov / d**2 + g * var_h / d**3
+        variance = np.maximum(var_g / d**2 + g**2 * var_h / d**4 - 2.0 * g * cov / d**3, 0.0)
 
+    known &= np.isfinite(variance) & np.isfinite(mu)
+    mu, variance = np.where(known, mu, 0.0), np.where(known, variance, 0.0)
     alpha = spec.alpha[tree]
     weight = np.where(known, moments.count, 0).astype(np.float64)
     total = np.bincount(tree, weight, forest.n_trees)
@@ -103,26 +106,17 @@ def margins(
     return margin, variance
 
 
-def to_response(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:
-    """Predictions for margins, with the booster's bits."""
-    if forest.link == IDENTITY:
-        return margin
+def variances(
+    forest: Forest, rows: Rows, leaf_sd: NDArray[np.float64], rho: NDArray[np.float64], n_jobs: int | None = None
+) -> NDArray[np.float64]:
+    """(n, k) variance of every row's margin under each of k correlations, in one walk."""
     from .kernels import cpu
 
-    out = margin.copy()
-    cpu.to_response(forest.link, out)
+    out = np.zeros((len(rows), len(rho)))
+
+    def chunk(lo: int, hi: int) -> None:
+        for begin, end, X in rows.blocks(lo, hi):
+            cpu.add_variances(X, *forest.routing, leaf_sd, rho, out[begin:end])
+
+    run_chunks(chunk, len(rows), _CHUNK, n_jobs)
     return out
-
-
-def response_variance(
-    forest: Forest, margin: NDArray[Any], prediction: NDArray[Any], variance: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Variance of the response by the delta method, from the variance of the margin.
-
-    Log link: m^2 sigma^2. Signed square: 4 s^2 sigma^2 + 2 sigma^4, whose last term keeps it positive at s = 0.
-    """
-    if forest.link == IDENTITY:
-        return variance
-    if forest.link == LOG:
-        return prediction.astype(np.float64) ** 2 * variance
-    return 4.0 * margin.astype(np.float64) ** 2 * variance + 2.0 * variance**2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from .forest import Forest
 from .moments import LeafMoments
 from .propagate import soft_threshold
 from .training import TrainingSpec
+
+# Leaves that a fit needs: more than the two unknowns, so that wrong rows cannot be fitted.
+_MIN_LEAVES = 4
 
 
 def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
@@ -27,7 +30,8 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
     cover = moments.h_sum + extra
     # every equation relative to its own size
     size = np.abs(value) * cover
-    size = np.where(size > 0, size, np.inf)
+    usable = (size > 0) & np.isfinite(size) & ~spec.constant[tree]
+    size = np.where(usable, size, np.inf)
     vh, v, target = value * cover / size, value / size, -soft_threshold(moments.g_sum, spec.l1) / size
 
     def solve(trees: NDArray[np.int64], spec: TrainingSpec) -> TrainingSpec:
@@ -36,28 +40,45 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
         if fitted is None:
             return spec
         alpha, lambda_ = spec.alpha.copy(), spec.lambda_.copy()
-        alpha[trees], lambda_[use] = fitted[0], fitted[1] + extra[use]
-        return replace(spec, alpha=alpha, lambda_=lambda_)
+        alpha[trees], lambda_[use] = fitted.alpha, fitted.lambda_ + extra[use]
+        if np.any(np.abs(alpha / spec.alpha - 1.0)[trees][~spec.alpha_free[trees]] > 1e-5):
+            return spec
+        sure = spec.rates_known and (fitted.sure or not spec.alpha_free[trees].all())
+        return replace(spec, alpha=alpha, lambda_=lambda_, rates_known=sure)
 
-    solved = solve(np.arange(forest.n_trees), spec)
-    if leaf_errors(forest, solved, moments).max() > spec.tolerance:
-        solved = spec
+    def worst(spec: TrainingSpec) -> float:
+        return float(leaf_errors(forest, spec, moments).max())
+
+    free = replace(spec, rates_known=True)
+    solved = solve(np.flatnonzero(~spec.constant), free)
+    if worst(solved) > spec.tolerance:
+        solved = free
         for t in np.unique(tree[leaf_errors(forest, spec, moments) > spec.tolerance]):
             solved = solve(np.array([t]), solved)
-    return solved if leaf_errors(forest, solved, moments).max() <= spec.tolerance else spec
+    return solved if worst(solved) <= spec.tolerance else spec
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """alpha and lambda_ of a fit; `sure` if there were leaves enough, and of different size, to tell both."""
+
+    alpha: float
+    lambda_: float
+    sure: bool
 
 
 def _fit_rates(
     vh: NDArray[np.float64], v: NDArray[np.float64], target: NDArray[np.float64], lambda_: float
-) -> tuple[float, float] | None:
-    """(alpha, lambda) of ``(vh + lambda v) / alpha = target``; alpha alone where leaves are too alike to tell both."""
+) -> _Fit | None:
+    """Solve ``(vh + lambda v) / alpha = target``; for alpha alone where leaves are too alike to tell both."""
     scale = np.array([np.abs(vh).max(initial=0.0), np.abs(v).max(initial=0.0)])
-    if not np.all(scale > 0):
+    if not np.all(scale > 0) or not np.all(np.isfinite(target)):
         return None
-    solution, _, rank, _ = np.linalg.lstsq(np.stack([vh, v], axis=1) / scale, target, rcond=1e-12)
+    enough = np.count_nonzero(v) >= _MIN_LEAVES
+    solution, _, _, singular = np.linalg.lstsq(np.stack([vh, v], axis=1) / scale, target, rcond=None)
     a, b = solution / scale
-    if rank == 2 and a > 0:
-        return float(1.0 / a), float(b / a)
+    if enough and singular[-1] > 1e-5 * singular[0] and a > 0 and b / a > -1e-3:
+        return _Fit(float(1.0 / a), max(float(b / a), 0.0), True)
     both = vh + lambda_ * v
     slope = float(both @ target)
-    return (float(both @ both) / slope, lambda_) if slope > 0 else None
+    return _Fit(float(both @ both) / slope, lambda_, False) if slope > 0 else None

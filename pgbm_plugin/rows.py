@@ -61,6 +61,8 @@ def read_rows(X: Any, features: Features) -> Rows:
     """Check a table against what the model expects, and make it readable."""
     if isinstance(X, Rows):
         return X
+    if X is None:
+        raise TypeError("X is None; give a table")
     from .frames import FRAMES
 
     reader = next((reader for is_kind, reader in FRAMES if is_kind(X)), None)
@@ -103,6 +105,8 @@ class _Sparse(Rows):
 
     def __init__(self, X: Any, features: Features):
         super().__init__(features)
+        if len(X.shape) != 2:
+            raise ValueError(f"X must have two dimensions, it has {len(X.shape)}")
         check_count(X.shape[1], features)
         X = X.tocsr()
         if not X.has_canonical_format:
@@ -121,11 +125,17 @@ class _Sparse(Rows):
 
 
 def _as_matrix(X: Any) -> NDArray[Any]:
-    if hasattr(X, "detach"):
+    if hasattr(X, "detach"):  # a torch tensor, perhaps one that keeps gradients
         X = X.detach()
     try:
+        if np.ma.isMaskedArray(X):
+            raise TypeError("fill the masked array, with NaN for what is missing")
         matrix = np.asarray(X)
-        return matrix if matrix.dtype.kind in "fiub" else matrix.astype(np.float64)
+        if matrix.dtype.kind == "O" and not any(isinstance(value, str) for value in matrix.flat):
+            matrix = matrix.astype(np.float64)
+        if matrix.dtype.kind not in "fiub":
+            raise TypeError(f"its type is {matrix.dtype}")
+        return matrix
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"cannot read X of type {type(X).__name__} as a numeric table ({error}); give a NumPy array, a pandas or "

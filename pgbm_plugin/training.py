@@ -21,6 +21,8 @@ class TrainingSpec:
     ----------
     objective : the loss; None if the booster was trained on a custom one that it has not kept.
     alpha : (T,) learning rate of each tree.
+    alpha_free : (T,) bool, trees whose learning rate the model does not tell; that of the others is known to 1e-5.
+    constant : (T,) bool, trees that are a constant instead of a step along the gradient.
     lambda_ : (L,) L2 regularisation of each leaf.
     l1 : L1 regularisation.
     max_step : bound on a leaf before the learning rate; inf for none.
@@ -33,10 +35,13 @@ class TrainingSpec:
     subsampled : whether trees were grown on samples of the rows; None if the model does not say.
     approximate : reasons why stored leaves differ from the formula, in words; empty if they should not.
     tolerance : relative leaf error up to which this booster's rounding explains a difference.
+    rates_known : whether alpha, lambda_ and l1 are stored or well determined; otherwise nothing is certified.
     """
 
     objective: Objective | None
     alpha: NDArray[np.float64]
+    alpha_free: NDArray[np.bool_]
+    constant: NDArray[np.bool_]
     lambda_: NDArray[np.float64]
     l1: float
     max_step: float
@@ -49,6 +54,7 @@ class TrainingSpec:
     subsampled: bool | None
     approximate: tuple[str, ...]
     tolerance: float
+    rates_known: bool = True
 
     def new_iteration(self) -> NDArray[np.bool_]:
         """(T,) whether a tree saw fresh gradients."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .adapters import TrainingData, held_data, read_dataset, read_model
-from .certificate import certify, contains_training_rows
+from .certificate import certify, contains_training_rows, leaf_errors
 from .columns import read_column
 from .errors import UnsupportedModelError
 from .forest import Forest
@@ -61,15 +61,16 @@ def wrap(
     data = _training_data(booster, X, y, sample_weight, init_score)
     rows = read_rows(data.X, forest.features)
     label = _labels(data.y, len(rows), spec)
-    weight = read_column("sample_weight", data.sample_weight, len(rows))
+    weight = _weights(data.sample_weight, len(rows), explicit=sample_weight is not None, custom=objective is not None)
     score = read_column("init_score", data.init_score, len(rows))
     spec = _with_start(forest, spec, rows, label, weight, score)
 
     moments = leaf_moments(forest, spec, rows, label, weight, score, n_jobs=n_jobs, progress=progress)
     certificate = certify(forest, spec, moments, weight is not None)
-    if certificate.status == "approximate":
-        spec = solve_rates(forest, spec, moments)
-        certificate = certify(forest, spec, moments, weight is not None)
+    if certificate.status == "approximate" and not spec.approximate:
+        solved = solve_rates(forest, spec, moments)
+        if solved.rates_known or not spec.rates_known:
+            spec, certificate = solved, certify(forest, solved, moments, weight is not None)
     if certificate.status != "certified":
         warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=2)
     weights = leaf_weights(forest, spec, moments)
@@ -124,6 +125,19 @@ def _labels(y: Any, n: int, spec: TrainingSpec) -> NDArray[np.float64]:
     return label
 
 
+def _weights(values: Any, n: int, *, explicit: bool, custom: bool) -> NDArray[np.float64] | None:
+    """Weights in the float32 in which both boosters hold them."""
+    if custom:
+        if explicit:
+            raise ValueError(
+                "sample_weight has no effect with a custom objective, because neither booster applies it; multiply g "
+                "and h by the weights in objective, if training did"
+            )
+        return None
+    weight = read_column("sample_weight", values, n)
+    return None if weight is None else weight.astype(np.float32).astype(np.float64)
+
+
 def _with_start(
     forest: Forest,
     spec: TrainingSpec,
@@ -134,18 +148,26 @@ def _with_start(
 ) -> TrainingSpec:
     """The margin before the first tree, as exactly as the rows allow."""
     if init_score is not None:
-        if spec.folded.any() and not np.all(spec.alpha == 1.0):
+        if np.any(spec.folded & ~spec.constant) and not np.all(spec.alpha == 1.0):
             raise ValueError(
                 "init_score was given, but the model was trained without one: its first tree holds the mean label"
             )
         return replace(spec, folded=np.zeros_like(spec.folded))
     if not spec.start_is_mean or spec.objective is None:
         return spec
-    label_mean = np.average(spec.objective.margin_labels(y), weights=weight)
-    start = float(label_mean)
+    label_mean = float(np.average(spec.objective.margin_labels(y), weights=weight))
     if forest.link == LOG:
-        start = float(np.log(label_mean)) if label_mean > 0 else spec.start
-    exact = replace(spec, start=start, start_is_mean=False)
-    # routing does not depend on the start: the first tree tells whether these rows hold the training rows
-    first = leaf_moments(forest, exact, rows, y, weight, None, n_trees=1)
-    return exact if contains_training_rows(spec, first, slice(0, forest.leaf_start[1])) else spec
+        label_mean = float(np.log(label_mean)) if label_mean > 0 else spec.start
+    from_labels = replace(spec, start=label_mean)
+    first_tree = slice(0, forest.leaf_start[1])
+
+    def typical_error(spec: TrainingSpec) -> float:
+        """Of a leaf of the first tree; a wrong label spoils one leaf, a wrong start all of them."""
+        first = leaf_moments(forest, spec, rows, y, weight, None, n_trees=1)
+        holds = contains_training_rows(spec, first, first_tree)
+        return float(np.median(leaf_errors(forest, spec, first)[first_tree])) if holds else np.inf
+
+    error = typical_error(from_labels)
+    if error > spec.tolerance and (np.isinf(error) or typical_error(spec) <= spec.tolerance):
+        return spec
+    return from_labels

@@ -8,16 +8,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
+from pgbm_plugin.kernels import cpu
+
+from pgbm_plugin.rows import read_rows
 
 # The first example compiles kernels, so no deadline; derandomised, so that a run can be repeated.
-settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
-
-KINDS = ("numeric", "nan", "categorical", "mixed")
 
 
 def pytest_configure(config):
     """Numba keys its cache on a kernel's own file, not on the files that are inlined into it."""
+    if hasattr(config, "workerinput"):  # the workers of pytest-xdist: their controller has done it
+        return
     kernels = Path(__file__).parent.parent / "kernels"
     cache = list((kernels / "__pycache__").glob("*.nb?"))
     if cache and max(p.stat().st_mtime for p in kernels.glob("*.py")) > min(p.stat().st_mtime for p in cache):
@@ -25,7 +30,7 @@ def pytest_configure(config):
             p.unlink(missing_ok=True)
 
 
-def make_data(kind: str, dtype: type = np.float64, n: int = 400, seed: int = 0):
+def _make_data(kind: str, dtype: type = np.float64, n: int = 400, seed: int = 0):
     """X (a matrix, or a frame where there are categories) and positive, skewed labels."""
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=(n, 4)).astype(dtype)
@@ -47,16 +52,34 @@ def make_data(kind: str, dtype: type = np.float64, n: int = 400, seed: int = 0):
     return X, y
 
 
-@pytest.fixture(params=KINDS)
-def kind(request):
-    return request.param
+def _leaf_labels(model, X):
+    """(n, T) the leaf that each row reaches in each tree, in the booster's own numbering."""
+    forest = model.forest
+    rows = read_rows(X, forest.features)
+    out = np.empty((len(rows), forest.n_trees), np.int64)
+    ((_, _, block),) = rows.blocks(0, len(rows))
+    for t in range(forest.n_trees):
+        leaf = np.empty(len(rows), np.int64)
+        cpu.route(block, forest.root[t], *forest.routing[1:], leaf)
+        out[:, t] = forest.leaf_label[leaf]
+    return out
+
+
+@pytest.fixture(scope="session")
+def leaf_labels():
+    return _leaf_labels
+
+
+@pytest.fixture(scope="session")
+def make_data():
+    return _make_data
 
 
 @pytest.fixture(scope="session")
 def numeric():
-    return make_data("numeric")
+    return _make_data("numeric")
 
 
 @pytest.fixture(scope="session")
 def mixed():
-    return make_data("mixed")
+    return _make_data("mixed")

@@ -74,12 +74,19 @@ class Leaf:
         g, h = self.g, self.h
         return len(g), self.mean(g), self.mean(h), self.cov(g, g), self.cov(h, h), self.cov(g, h)
 
-    def weight(self, lambda_: float, l1: float = 0.0) -> tuple[float, float]:
-        """mu_j and V_j (eq. 8-9); L1 takes its share of the mean gradient, as it does of the sum."""
+    def newton(self, lambda_: float, l1: float = 0.0, max_step: float = math.inf) -> float:
+        """The booster's leaf before its learning rate: what a certified leaf is compared with."""
+        g, h = math.fsum(self.g), math.fsum(self.h)
+        g = math.copysign(max(abs(g) - l1, 0.0), g)
+        return max(-max_step, min(max_step, -g / (h + lambda_)))
+
+    def weight(self, lambda_: float, l1: float = 0.0, max_step: float = math.inf) -> tuple[float, float]:
+        """mu_j and V_j (eq. 8-9); L1 is taken from the mean gradient as from the sum, mu is bounded as leaves are."""
         n, g, h, vg, vh, cov = self.moments()
         g = math.copysign(max(abs(g) - l1 / n, 0.0), g)
         d = h + lambda_ / n
         mu = g / d - cov / d**2 + g * vh / d**3
+        mu = max(-max_step, min(max_step, mu))
         return mu, max(vg / d**2 + g**2 * vh / d**4 - 2 * g * cov / d**3, 0.0)
 
 
@@ -98,11 +105,13 @@ def replay(
     folded: float = 0.0,
     single: bool = False,
     parallel: int = 1,
+    weigh_rounded: bool = True,
 ) -> Trees:
     """Boost again, row by row: g and h at the margins so far, into the leaf that the booster says, then its step.
 
     `start` is the margin before tree 0 (one, or one per row), `folded` what tree 0 holds of it, `single` whether
-    margins are float32 (XGBoost), `parallel` the trees that share an iteration's gradients.
+    margins are float32 (XGBoost), `parallel` the trees that share an iteration's gradients. Labels, weights, g and h
+    are float32 in both boosters; `weigh_rounded` says that g and h are rounded before they are weighted, too.
     """
     rounded = f32 if single else float
     n = len(y)
@@ -114,7 +123,8 @@ def replay(
         tree = {k: Leaf(v - (folded if t == 0 else 0.0)) for k, v in leaves.items()}
         if t % parallel == 0:
             gh = [gradients(margin[i], label[i], parameter) for i in range(n)]
-            gh = [(f32(f32(g) * wi), f32(f32(h) * wi)) for (g, h), wi in zip(gh, w, strict=True)]
+            gh = [(f32(g), f32(h)) for g, h in gh] if weigh_rounded else gh
+            gh = [(f32(g * wi), f32(h * wi)) for (g, h), wi in zip(gh, w, strict=True)]
         for i in range(n):
             leaf = tree[int(ids[i, t])]
             leaf.g.append(gh[i][0])

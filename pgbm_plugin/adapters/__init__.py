@@ -62,8 +62,8 @@ def held_data(model: Any) -> TrainingData:
     train_set = getattr(booster, "train_set", None)
     if train_set is None:
         raise TypeError(
-            "wrap(booster) found no training data: give it, wrap(booster, X, y), or let the booster keep it, "
-            "lgb.train(..., keep_training_booster=True) with lgb.Dataset(..., free_raw_data=False)"
+            "wrap(booster) found no training data: give it, wrap(booster, X, y), or (LightGBM only) let the booster "
+            "keep it, lgb.train(..., keep_training_booster=True) with lgb.Dataset(..., free_raw_data=False)"
         )
     return _read_lightgbm_dataset(train_set)
 
@@ -82,6 +82,8 @@ def _check_fitted(estimator: Any, attribute: str) -> None:
 
 
 def _read_file(path: Path) -> tuple[Forest, TrainingSpec]:
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a directory; give the path of a model file")
     if not path.is_file():
         raise FileNotFoundError(f"no model file at {str(path)!r}")
     raw = path.read_bytes()

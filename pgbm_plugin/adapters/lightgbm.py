@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnsupportedModelError
-from ..forest import CATEGORICAL, DEFAULT_LEFT, NODE, ZERO_IS_MISSING, Features, Forest
-from ..objectives import IDENTITY, LIGHTGBM, Objective
+from ..forest import CATEGORICAL, DEFAULT_LEFT, NODE, ZERO_BOUND, ZERO_IS_MISSING, Features, Forest
+from ..objectives import IDENTITY, LIGHTGBM, SQUARED, Objective
 from ..training import TrainingSpec
 from .lightgbm_text import ModelText, parse
 
@@ -41,9 +41,17 @@ def read(text: str, live_params: Mapping[str, Any] | None = None) -> tuple[Fores
     """Read a model's text; `live_params` are a live booster's own, exact where the text is rounded."""
     model = parse(text)
     params = _Parameters(model.params, live_params or {})
-    objective = _objective(model, params)
-    forest = _forest(model, objective)
-    return forest, _training_spec(model, params, objective, forest)
+    try:
+        objective = _objective(model, params)
+        if objective is not None and model.leaves.max() == 1 and objective.link == IDENTITY:
+            # no tree was split, no gradient used: the spread of a constant is that of the labels
+            objective = replace(objective, code=SQUARED)
+        forest = _forest(model, objective)
+        return forest, _training_spec(model, params, objective, forest)
+    except UnsupportedModelError:
+        raise
+    except (ValueError, IndexError, TypeError, OverflowError) as error:
+        raise ValueError(f"damaged LightGBM model: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,8 @@ class _Parameters:
 
     def number(self, name: str, default: float) -> float:
         rounded = float(self.text.get(name) or default)
+        if not np.isfinite(rounded):
+            raise ValueError(f"parameter {name} is {rounded}")
         for alias in _ALIASES.get(name, ()):
             value = self.live.get(alias)
             if isinstance(value, (int, float)) and float(f"{value:.6g}") == rounded:
@@ -77,10 +87,9 @@ def _objective(model: ModelText, params: _Parameters) -> Objective | None:
         )
     if int(model.header.get("num_tree_per_iteration", "1")) != 1:
         raise UnsupportedModelError("several trees per iteration (multiclass): train a regression objective")
-    line = model.header.get("objective")
-    if line is None or line.split()[0] == "custom":
+    words = model.header.get("objective", "custom").split() or ["(none)"]
+    if words[0] == "custom":
         return None
-    words = line.split()
     name = "regression sqrt" if words[0] == "regression" and "sqrt" in words else words[0]
     if name not in LIGHTGBM:
         raise UnsupportedModelError(
@@ -103,7 +112,7 @@ def _forest(model: ModelText, objective: Objective | None) -> Forest:
         child = trees[f"{side}_child"]
         own = np.where(child >= 0, model.leaves[tree] - 1, model.leaves[tree])
         if np.any(np.where(child >= 0, child, ~child) >= own):
-            raise ValueError("damaged LightGBM model: a split points outside its tree")
+            raise ValueError("a split points outside its tree")
         nodes[side] = np.where(child >= 0, child + node_start[tree], child - leaf_start[tree])
 
     decision = trees["decision_type"]
@@ -116,11 +125,14 @@ def _forest(model: ModelText, objective: Objective | None) -> Forest:
         + np.where(default_left, DEFAULT_LEFT, 0)
         + np.where((missing == _MISSING_ZERO) & ~categorical, ZERO_IS_MISSING, 0)
     )
+    # LightGBM reads |x| <= 1e-35 as 0: all of that range lies on one side of any threshold
+    threshold = np.where((threshold >= -ZERO_BOUND) & (threshold < 0), np.nextafter(-ZERO_BOUND, -np.inf), threshold)
+    threshold = np.where((threshold >= 0) & (threshold < ZERO_BOUND), ZERO_BOUND, threshold)
     # a category is a value above -1, cut to an integer as C does; the set's number is where a threshold would be
     nodes["threshold"] = np.where(categorical, -1.0, threshold)
     nodes["category_set"] = -1
     nodes["category_set"][categorical] = (
-        threshold[categorical].astype(np.int64) + model.category_offset[tree[categorical]]
+        trees["threshold"][categorical].astype(np.int64) + model.category_offset[tree[categorical]]
     )
     return Forest(
         root=np.where(model.leaves > 1, node_start[:-1], ~leaf_start[:-1]).astype(np.int32),
@@ -160,9 +172,10 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
     learning_rate = params.number("learning_rate", 0.1)
     alpha = model.shrinkage.copy()
     # A mean label folded into the first tree sets its shrinkage to 1; with a learning rate of 1 that shows nothing.
-    # A first tree that could not be split is the mean label, even without boost_from_average.
+    # A first tree that could not be split is a constant: the mean label, even without boost_from_average.
     folded = np.zeros(forest.n_trees, bool)
-    if objective is not None and (params.flag("boost_from_average", True) or model.leaves[0] == 1):
+    constant = model.leaves == 1
+    if objective is not None and (params.flag("boost_from_average", True) or constant[0]):
         folded[:] = random_forest
         folded[0] |= alpha[0] == 1.0
         if folded[0]:
@@ -171,6 +184,8 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
     alpha[alpha == float(f"{learning_rate:.6g}")] = learning_rate
     if random_forest:
         alpha[:] = 1.0
+    # a constant before other trees is where they start; alone it is the whole model
+    alpha[constant] = 1.0 if constant.all() else 0.0
 
     lambda_ = _leaf_lambda(model, params)
     max_step = params.number("max_delta_step", 0.0)
@@ -182,6 +197,8 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
     return TrainingSpec(
         objective=objective,
         alpha=alpha,
+        alpha_free=folded & (np.arange(forest.n_trees) == 0) & ~constant,
+        constant=constant,
         lambda_=lambda_,
         l1=params.number("lambda_l1", 0.0),
         max_step=max_step if max_step > 0 else np.inf,

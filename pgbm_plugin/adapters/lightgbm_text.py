@@ -79,6 +79,8 @@ def _parse(text: str) -> ModelText:
     body, end, tail = text.partition("\nend of trees")
     if not end:
         raise ValueError("'end of trees' is missing")
+    if "\nend of parameters" not in tail:
+        raise ValueError("'end of parameters' is missing")
     head, *blocks = body.split("\nTree=")
     if not blocks:
         raise UnsupportedModelError("the LightGBM model has no trees; train it first")
@@ -100,10 +102,16 @@ def _parse(text: str) -> ModelText:
         dict(re.findall(r"^\[(\w+): (.*)\]$", tail, re.MULTILINE)),
         (json.loads(pandas.group(1)) if pandas else None) or [],
         leaves,
-        np.array([float(tree.get("shrinkage", "1")) for tree in trees]),
+        _finite(np.array([float(tree.get("shrinkage", "1")) for tree in trees]), "shrinkage"),
         {key: _joined(trees, key, dtype, kind, leaves) for key, (dtype, kind) in _FIELDS.items()},
         *_category_sets(trees),
     )
+
+
+def _finite(numbers: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    if not np.all(np.isfinite(numbers)):
+        raise ValueError(f"{name} is not finite")
+    return numbers
 
 
 def _pairs(block: str) -> list[tuple[str, str]]:

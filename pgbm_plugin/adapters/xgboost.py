@@ -19,6 +19,9 @@ from . import ubjson
 from .xgboost_rates import Rates, solve_rates
 from .xgboost_trees import FlatTrees, flatten
 
+# 128 MB of category sets
+_MAX_CATEGORY_BITS = 1 << 30
+
 # A code is a category if it is >= 0. Smaller than any negative float32, and no denormal as a float64.
 _BELOW_ZERO = -1e-46
 
@@ -34,8 +37,8 @@ def load(raw: bytes) -> Mapping[str, Any]:
         # '{' begins both; JSON goes on with a key, UBJSON with the marker of a key's length
         document = json.loads(raw) if raw.lstrip()[1:].lstrip()[:1] == b'"' else ubjson.loads(raw)
         document["learner"]["gradient_booster"]["name"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"not an XGBoost model, or a damaged one: {error}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"not an XGBoost model, or a damaged one: {error!r}") from error
     return document
 
 
@@ -57,13 +60,15 @@ def read(
     missing : the value that means "missing" to the model's user.
     """
     learner = document["learner"]
-    objective = _objective(learner)
     try:
+        objective = _objective(learner)
         flat = flatten(learner, use_best_iteration)
         forest = _forest(learner, flat, objective, missing)
-    except (KeyError, IndexError, TypeError, OverflowError) as error:
-        raise ValueError(f"damaged XGBoost model: {error!r}") from error
-    return forest, _training_spec(learner, config, flat, forest, objective)
+        return forest, _training_spec(config, flat, forest, objective)
+    except UnsupportedModelError:
+        raise
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"damaged XGBoost model: {error}") from error
 
 
 def _objective(learner: Mapping[str, Any]) -> Objective:
@@ -89,13 +94,12 @@ def _objective(learner: Mapping[str, Any]) -> Objective:
     value = objective.default
     for group in stored.values():
         if isinstance(group, Mapping) and objective.parameter in group:
-            value = float(group[objective.parameter])
+            value = float(np.float32(group[objective.parameter]))
     return replace(objective, value=value)
 
 
 def _forest(learner: Mapping[str, Any], flat: FlatTrees, objective: Objective, missing: float) -> Forest:
-    leaves = flat.order[flat.is_leaf[flat.order]]
-    inner = flat.order[~flat.is_leaf[flat.order]]
+    leaves, inner = flat.leaves, flat.inner
     code = np.empty(len(flat.left), np.int32)  # a node's number as a child
     code[inner] = np.arange(len(inner))
     code[leaves] = ~np.arange(len(leaves))
@@ -114,7 +118,10 @@ def _forest(learner: Mapping[str, Any], flat: FlatTrees, objective: Objective, m
     nodes["flags"] = np.where(categorical, CATEGORICAL, 0) + np.where(default_left ^ categorical, DEFAULT_LEFT, 0)
     nodes["category_set"] = -1
     nodes["category_set"][categorical] = np.arange(categorical.sum())
-    sets = [_bit_set(flat.categories[int(node)]) for node in inner[categorical]]
+    members = [flat.categories[int(node)] for node in inner[categorical]]
+    if sum(int(m.max(initial=0)) for m in members) > _MAX_CATEGORY_BITS:
+        raise ValueError("the category sets do not fit memory")
+    sets = [_bit_set(m) for m in members]
 
     return Forest(
         root=code[flat.start[:-1]],
@@ -154,6 +161,7 @@ def _features(learner: Mapping[str, Any], missing: float) -> Features:
     names = tuple(learner.get("feature_names") or ())
     encoded = learner["gradient_booster"]["model"].get("cats", {}).get("enc", [])
     categories = {i: values for i, entry in enumerate(encoded) if (values := _category_values(entry))}
+    kinds = learner.get("feature_types") or ()
     return Features(
         count=count,
         names=names if len(names) == count else None,
@@ -163,6 +171,7 @@ def _features(learner: Mapping[str, Any], missing: float) -> Features:
         missing=float(missing),
         categories=tuple(categories.values()),
         category_columns=tuple(categories),
+        code_columns=tuple(i for i, kind in enumerate(kinds) if kind == "c" and i not in categories),
         unseen_is_missing=False,
     )
 
@@ -177,11 +186,7 @@ def _category_values(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _training_spec(
-    learner: Mapping[str, Any],
-    config: Mapping[str, Any] | None,
-    flat: FlatTrees,
-    forest: Forest,
-    objective: Objective,
+    config: Mapping[str, Any] | None, flat: FlatTrees, forest: Forest, objective: Objective
 ) -> TrainingSpec:
     booster = config["learner"]["gradient_booster"] if config else {}
     params = booster.get("tree_train_param", {})
@@ -195,10 +200,11 @@ def _training_spec(
         max_step=max_step if max_step > 0 else np.inf,
     )
     rates = solve_rates(flat, nominal, leaves_are_renewed=objective.renewed)
-    leaves = flat.order[flat.is_leaf[flat.order]]
     return TrainingSpec(
         objective=objective,
         alpha=rates.eta / flat.trees_per_iteration,
+        alpha_free=np.ones(forest.n_trees, bool),
+        constant=np.zeros(forest.n_trees, bool),
         lambda_=np.full(forest.n_leaves, rates.lambda_),
         l1=rates.l1,
         max_step=rates.max_step,
@@ -207,10 +213,11 @@ def _training_spec(
         folded=np.zeros(forest.n_trees, bool),
         start_is_mean=False,
         leaf_count=None,
-        leaf_cover=flat.fields["sum_hessian"][leaves].astype(np.float64),
+        leaf_cover=flat.fields["sum_hessian"][flat.leaves].astype(np.float64),
         subsampled=True if float(params.get("subsample", 1.0)) < 1.0 else None,
         approximate=_why_approximate(booster, params, objective),
         tolerance=1e-5,
+        rates_known=rates.sure,
     )
 
 

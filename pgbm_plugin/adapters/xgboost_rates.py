@@ -11,7 +11,7 @@ one equation per inner node in three unknowns. No data is needed, so it also hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from .xgboost_trees import FlatTrees
 
-# Weighted residuals of the true rates are float32 noise, around 1e-7; wrong rates leave 1e-2.
-_FITS = 3e-6
+# Residuals of the true rates are float32 noise, around 1e-7; wrong rates leave 1e-2.
+_NOISE = 1e-7
+_FITS = 30 * _NOISE
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,15 @@ class Rates:
     """What turns gradients into leaf values.
 
     eta : (T,) learning rate of each tree's iteration; lambda_ : L2; l1 : L1 regularisation;
-    max_step : bound on a weight before eta, inf for none.
+    max_step : bound on a weight before eta, inf for none;
+    sure : whether they are known, or well determined by the trees.
     """
 
     eta: NDArray[np.float64]
     lambda_: float
     l1: float
     max_step: float
+    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,31 +64,69 @@ class _Equations:
         """Root of the mean squared residual, relative to the size of the terms."""
         return float(np.sqrt(np.mean(self.residual(rates) ** 2)))
 
+    def slopes(self, rates: Rates) -> NDArray[np.float64]:
+        """(equations, 3) derivatives of the residual by eta, lambda and l1."""
+        eta = rates.eta[self.tree]
+        return np.stack([self.wh + rates.lambda_ * self.w + rates.l1 * self.s, eta * self.w - self.v, eta * self.s], 1)
+
 
 def solve_rates(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> Rates:
-    """The nominal rates if the trees agree with them, else the rates that the trees imply, else the nominal ones."""
+    """The nominal rates if the trees agree with them, else the simplest ones that the trees imply."""
+    if not leaves_are_renewed:
+        nominal = _eta_of_untouched_weights(nodes, nominal)
+    bounds = [nominal.max_step]
     if np.isinf(nominal.max_step):
-        nominal = replace(nominal, max_step=_tied_bound(np.abs(nodes.fields["base_weights"][nodes.left >= 0])))
-    equations = _equations(nodes, nominal.max_step, leaves_are_renewed)
-    if len(equations.tree) < 3:
-        # nothing to solve, but leaves at the bound tell the learning rate
-        bound = _tied_bound(np.abs(nodes.fields["split_conditions"][nodes.left < 0])) / nominal.max_step
-        known = np.isfinite(bound) and bound > 0
-        return replace(nominal, eta=np.full_like(nominal.eta, np.float32(f"{bound:.6g}"))) if known else nominal
-    if equations.error(nominal) <= _FITS:
+        bounds.append(_tied_bound(np.abs(nodes.fields["base_weights"][nodes.inner])))
+    best, smallest = nominal, np.inf
+    for bound in dict.fromkeys(bounds):
+        start = replace(nominal, max_step=bound)
+        equations = _equations(nodes, bound, leaves_are_renewed)
+        if len(equations.tree) == 0:
+            return _eta_of_clipped_leaves(nodes, start)
+        error = equations.error(start)
+        if error <= _FITS:
+            return start
+        for candidate in _candidates(equations, start):
+            candidate_error = equations.error(candidate)
+            plausible = candidate.lambda_ >= -1e-3 and candidate.l1 >= -1e-3 and candidate.eta.min() > 0
+            # three times is noise, not evidence against the nominal rates
+            if plausible and candidate_error <= _FITS and 3.0 * candidate_error < error:
+                return replace(_round(candidate, equations), sure=_well_determined(equations, candidate))
+            if plausible and candidate_error < min(smallest, 0.1 * error):
+                best, smallest = candidate, candidate_error
+        if error <= 100 * _FITS:
+            return start
+    return replace(best, sure=False)
+
+
+def _eta_of_untouched_weights(nodes: FlatTrees, nominal: Rates) -> Rates:
+    """The learning rate of trees whose leaves keep their weight before it: single leaves, and all of method "exact"."""
+    weight = nodes.fields["base_weights"][nodes.leaves].astype(np.float64)
+    value = nodes.fields["split_conditions"][nodes.leaves].astype(np.float64)
+    told = (weight != 0) & (value != weight)
+    tree = nodes.tree[nodes.leaves][told]
+    ratio = value[told] / weight[told] * nodes.trees_per_iteration[tree]
+    if not np.all((ratio > 0) & (ratio < 100)):
         return nominal
-    for candidate in (
-        _one_eta(equations, nominal, with_l1=False),
-        _one_eta(equations, nominal, with_l1=True),
-        _eta_per_tree(equations, nominal),
-    ):
-        if equations.error(candidate) <= _FITS:
-            return _round(candidate, equations)
-    return nominal
+    eta = nominal.eta.copy()
+    for t, r in zip(tree, ratio, strict=True):
+        if abs(r / eta[t] - 1.0) > 1e-5:
+            eta[t] = float(np.float32(f"{r:.6g}"))
+    return replace(nominal, eta=eta)
+
+
+def _eta_of_clipped_leaves(nodes: FlatTrees, nominal: Rates) -> Rates:
+    """Without an equation to solve, leaves that are all at a known bound still tell the learning rate."""
+    size = np.abs(nodes.fields["split_conditions"][nodes.leaves])
+    if np.isfinite(nominal.max_step) and size[0] > 0 and np.all(size == size[0]):
+        eta = float(np.float32(f"{size[0] / nominal.max_step * nodes.trees_per_iteration[0]:.6g}"))
+        return replace(nominal, eta=np.full_like(nominal.eta, eta))
+    # a single leaf has told its learning rate already
+    return replace(nominal, sure=len(nodes.leaves) == len(nominal.eta))
 
 
 def _tied_bound(size: NDArray[np.floating[Any]]) -> float:
-    """The bound at which sizes were clipped, seen as several of them at exactly the largest; inf if there are none."""
+    """The bound at which sizes may have been clipped: several at exactly the largest; inf if there are none."""
     largest = size.max(initial=0.0)
     return float(largest) if largest > 0 and np.count_nonzero(size == largest) > 2 else np.inf
 
@@ -99,7 +140,7 @@ def _equations(nodes: FlatTrees, max_step: float, leaves_are_renewed: bool) -> _
     w = np.where(is_leaf, 0.0, weight)
     v = np.where(is_leaf, value, 0.0)
     sign = np.sign(np.where(is_leaf, v, w))
-    parent = nodes.order[~is_leaf[nodes.order]]
+    parent = nodes.inner
     a, b = nodes.left[parent], nodes.right[parent]
 
     def parent_less_children(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -109,8 +150,10 @@ def _equations(nodes: FlatTrees, max_step: float, leaves_are_renewed: bool) -> _
         return np.abs(x[parent]) + np.abs(x[a]) + np.abs(x[b])
 
     noise = size(w * cover) + size(v * cover)
-    # a clipped weight has lost its gradient
-    clipped = (np.abs(w) >= max_step * (1 - 1e-6)) | (np.abs(v) >= _tied_bound(np.abs(v)))
+    # a clipped weight has lost its gradient; if any leaf is clipped, the largest are
+    clipped = np.abs(w) >= max_step * (1 - 1e-6)
+    if np.isfinite(max_step):
+        clipped |= (v != 0) & (np.abs(v) >= np.abs(v).max() * (1 - 1e-6))
     use = (noise > 0) & ~(clipped[parent] | clipped[a] | clipped[b]) & (sign[parent] * sign[a] * sign[b] != 0)
     columns = (w * cover, w, sign)
     shared = noise[use] * nodes.trees_per_iteration[nodes.tree[parent][use]]
@@ -119,19 +162,45 @@ def _equations(nodes: FlatTrees, max_step: float, leaves_are_renewed: bool) -> _
     return _Equations(nodes.tree[parent][use], wh, w_, s, vh, v_)
 
 
-def _one_eta(e: _Equations, nominal: Rates, with_l1: bool) -> Rates:
-    """One learning rate for all trees: linear in (eta, eta lambda, lambda, eta l1), then Gauss-Newton."""
-    ones = np.ones(len(nominal.eta))
-    columns = [e.wh, e.w, -e.v] + ([e.s] if with_l1 else [])
-    first = np.linalg.lstsq(np.stack(columns, 1), e.vh, rcond=None)[0]
-    eta, lambda_, l1 = first[0], first[2], (first[3] / first[0] if with_l1 and first[0] else 0.0)
-    for _ in range(8):
-        slopes = [e.wh + lambda_ * e.w + l1 * e.s, eta * e.w - e.v] + ([eta * e.s] if with_l1 else [])
-        residual = e.residual(Rates(eta * ones, lambda_, l1, np.inf))
-        change = np.linalg.lstsq(np.stack(slopes, 1), -residual, rcond=None)[0]
-        eta, lambda_ = eta + change[0], lambda_ + change[1]
-        l1 = l1 + (change[2] if with_l1 else 0.0)
-    return replace(nominal, eta=eta * ones, lambda_=float(lambda_), l1=float(l1))
+def _candidates(e: _Equations, start: Rates) -> Iterator[Rates]:
+    """Rates that fit best, from the simplest assumption to the freest; each with more equations than unknowns."""
+    rates = replace(start, eta=np.full_like(start.eta, _one_eta(e, start)))
+    for free in ([0], [0, 1], [0, 1, 2]):
+        if len(e.tree) > len(free):
+            rates = _gauss_newton(e, rates, free)
+            yield rates
+    if len(e.tree) >= 2 * len(start.eta):
+        yield _eta_per_tree(e, start)
+
+
+def _one_eta(e: _Equations, rates: Rates) -> float:
+    x, y = e.wh + rates.lambda_ * e.w + rates.l1 * e.s, e.vh + rates.lambda_ * e.v
+    return float(x @ y) / max(float(x @ x), float(np.finfo(float).tiny))
+
+
+def _gauss_newton(e: _Equations, rates: Rates, free: list[int]) -> Rates:
+    """Least squares over some of (eta, lambda, l1), with one eta for all trees."""
+    for _ in range(25):
+        change = np.zeros(3)
+        change[free] = np.linalg.lstsq(e.slopes(rates)[:, free], -e.residual(rates), rcond=None)[0]
+        rates = replace(
+            rates, eta=rates.eta + change[0], lambda_=float(rates.lambda_ + change[1]), l1=float(rates.l1 + change[2])
+        )
+        if np.all(np.abs(change) <= 1e-12 * (1.0 + np.abs([rates.eta[0], rates.lambda_, rates.l1]))):
+            break
+    return rates
+
+
+def _well_determined(e: _Equations, rates: Rates) -> bool:
+    """Whether float32 noise leaves eta certain to a percent, with lambda and l1 free."""
+    slopes = e.slopes(rates)
+    scale = np.abs(slopes).max(axis=0)
+    slopes = slopes[:, scale > 0] / scale[scale > 0]
+    _, singular, v = np.linalg.svd(slopes, full_matrices=False)
+    if scale[0] == 0 or len(e.tree) < slopes.shape[1] or singular[-1] <= 0:
+        return False
+    sd = _NOISE * np.sqrt(np.sum((v[:, 0] / singular) ** 2)) / scale[0]
+    return bool(sd <= 0.01 * rates.eta.max())
 
 
 def _eta_per_tree(e: _Equations, nominal: Rates) -> Rates:
@@ -143,7 +212,7 @@ def _eta_per_tree(e: _Equations, nominal: Rates) -> Rates:
         xx = np.bincount(e.tree, x * x, n_trees)
         eta = np.where(xx > 0, np.bincount(e.tree, x * y, n_trees) / np.where(xx > 0, xx, 1.0), nominal.eta)
         slope = eta[e.tree] * e.w - e.v
-        residual = e.residual(Rates(eta, lambda_, 0.0, np.inf))
+        residual = e.residual(replace(nominal, eta=eta, lambda_=lambda_, l1=0.0))
         change = -float(slope @ residual) / max(float(slope @ slope), float(np.finfo(float).tiny))
         lambda_ += change
         if abs(change) <= 1e-12 * (1.0 + abs(lambda_)):

@@ -53,6 +53,16 @@ class FlatTrees:
         return self.left < 0
 
     @property
+    def leaves(self) -> NDArray[np.int64]:
+        """The leaves in `order`."""
+        return self.order[self.is_leaf[self.order]]
+
+    @property
+    def inner(self) -> NDArray[np.int64]:
+        """The splits in `order`."""
+        return self.order[~self.is_leaf[self.order]]
+
+    @property
     def trees_per_iteration(self) -> NDArray[np.int64]:
         return np.bincount(self.iteration)[self.iteration]
 
@@ -69,7 +79,7 @@ def flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> FlatTrees:
     if not trees:
         raise UnsupportedModelError("the XGBoost model has no trees; train it first")
     if indptr[0] != 0 or indptr[-1] != len(trees) or np.any(np.diff(indptr) < 0):
-        raise ValueError("damaged XGBoost model: iteration_indptr does not fit the trees")
+        raise ValueError("iteration_indptr does not fit the trees")
     if any(int(t["tree_param"].get("size_leaf_vector", "1")) > 1 for t in trees):
         raise UnsupportedModelError("vector leaves (multi_output_tree): train one regressor per target")
 
@@ -80,11 +90,11 @@ def flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> FlatTrees:
         for key, dtype in _FIELDS.items()
     }
     if any(len(array) != start[-1] for array in fields.values()):
-        raise ValueError("damaged XGBoost model: node arrays differ in length")
+        raise ValueError("node arrays differ in length")
     tree = np.repeat(np.arange(len(trees)), sizes)
     left, right = (_global_children(fields[key], start, tree) for key in ("left_children", "right_children"))
     if np.any((left < 0) != (right < 0)):
-        raise ValueError("damaged XGBoost model: a node has one child")
+        raise ValueError("a node has one child")
     iteration = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     order = _reachable(left, right, start[:-1], tree)
     return FlatTrees(fields, tree, start, left, right, order, iteration, _category_lists(trees, start))
@@ -92,7 +102,7 @@ def flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> FlatTrees:
 
 def _global_children(child: NDArray[np.int32], start: NDArray[np.int64], tree: NDArray[np.int64]) -> NDArray[np.int64]:
     if np.any(child < -1) or np.any(child >= np.diff(start)[tree]):
-        raise ValueError("damaged XGBoost model: a child lies outside its tree")
+        raise ValueError("a child lies outside its tree")
     return np.where(child < 0, -1, child + start[tree])
 
 
@@ -106,7 +116,7 @@ def _reachable(
         levels.append(frontier)
         seen += len(frontier)
         if seen > len(left):
-            raise ValueError("damaged XGBoost model: the nodes do not form trees")
+            raise ValueError("the nodes do not form trees")
         inner = frontier[left[frontier] >= 0]
         frontier = np.concatenate([left[inner], right[inner]])
     order = np.concatenate(levels)
@@ -125,8 +135,8 @@ def _category_lists(trees: list[Any], start: NDArray[np.int64]) -> dict[int, NDA
             strict=True,
         ):
             if not 0 <= begin <= begin + size <= len(categories):
-                raise ValueError("damaged XGBoost model: a category set lies outside its tree")
+                raise ValueError("a category set lies outside its tree")
             out[int(start[t] + node)] = categories[begin : begin + size]
     if any(len(c) and not 0 <= c.min() <= c.max() < 2**24 for c in out.values()):
-        raise ValueError("damaged XGBoost model: a category is outside 0..2^24")
+        raise ValueError("a category is outside 0..2^24")
     return out

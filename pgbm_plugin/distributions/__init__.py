@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from .base import Distribution
+from .conformal import Conformal
 from .discrete import Discrete
 from .empirical import Empirical
 from .gamma import Gamma
@@ -23,6 +24,7 @@ FAMILIES: dict[str, type[Distribution]] = {}
 
 __all__ = [
     "FAMILIES",
+    "Conformal",
     "Discrete",
     "Distribution",
     "Empirical",
@@ -76,5 +78,6 @@ for _family in (
     Poisson,
     NegativeBinomial,
     Empirical,
+    Conformal,
 ):
     register(_family)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -29,8 +31,8 @@ class Distribution(ABC):
     """
 
     name: ClassVar[str]
-    params: dict[str, Array]
-    """Parameters of the family by scipy's names, each (n,); NaN in a row that is a point mass."""
+    support: ClassVar[float] = -np.inf
+    """Where the support begins."""
 
     def __init__(self, *, point: ArrayLike | None = None, **params: ArrayLike):
         """From parameters, each (n,) or a number; `point` is (n,), the place of a point mass or NaN for none."""
@@ -41,7 +43,7 @@ class Distribution(ABC):
         if place.ndim != 1:
             raise ValueError("parameters must have one dimension")
         self._point = _read_only(place)
-        self.params = {key: _read_only(value) for key, value in zip(params, values, strict=True)}
+        self._params = {key: _read_only(value) for key, value in zip(params, values, strict=True)}
 
     @classmethod
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
@@ -64,7 +66,7 @@ class Distribution(ABC):
 
     # The formulas of a family. Their arguments are open here, because every family has its own parameters.
 
-    _needs: ClassVar[str] = ""
+    _needs: ClassVar[str] = "they must be finite"
     """What moments must satisfy, for the error message."""
 
     @staticmethod
@@ -118,6 +120,11 @@ class Distribution(ABC):
         """The same as a frozen scipy.stats distribution with (n,) parameters; NaN in a point mass."""
 
     # What users call.
+
+    @property
+    def params(self) -> Mapping[str, Array]:
+        """Parameters of the family by scipy's names, each (n,); NaN in a row that is a point mass."""
+        return MappingProxyType(self._params)
 
     def mean(self) -> Array:
         """(n,) means."""
@@ -206,7 +213,7 @@ class Distribution(ABC):
         chosen = object.__new__(type(self))
         vars(chosen).update(vars(self))
         chosen._point = _read_only(np.atleast_1d(self._point[rows]))
-        chosen.params = {key: _read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
+        chosen._params = {key: _read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
         return chosen
 
     def __repr__(self) -> str:
@@ -217,7 +224,7 @@ class Distribution(ABC):
         point = self._point if point is None else point
         return np.where(np.isnan(point), regular, at_point)
 
-    def _per_row(self, x: ArrayLike) -> tuple[Array, dict[str, Array], Array]:
+    def _per_row(self, x: ArrayLike) -> tuple[Array, Mapping[str, Array], Array]:
         """`x`, parameters and points, shaped so that they broadcast: a matrix has one line per row."""
         x = np.asarray(x, np.float64)
         n = len(self)
@@ -227,7 +234,7 @@ class Distribution(ABC):
             return x, {key: value[:, None] for key, value in self.params.items()}, self._point[:, None]
         return x, self.params, self._point
 
-    def _per_level(self, q: ArrayLike) -> tuple[Array, dict[str, Array], Array]:
+    def _per_level(self, q: ArrayLike) -> tuple[Array, Mapping[str, Array], Array]:
         """Levels, parameters and points, shaped so that a list of levels makes a new last axis."""
         q = np.asarray(q, np.float64)
         if q.ndim > 1:

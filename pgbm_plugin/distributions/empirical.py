@@ -42,8 +42,7 @@ class Empirical(Distribution):
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
         return {"loc": mean, "scale": np.sqrt(variance)}
 
-    @staticmethod
-    def _moments(loc: Array, scale: Array) -> tuple[Array, Array]:
+    def _moments(self, loc: Array, scale: Array) -> tuple[Array, Array]:
         return loc, scale**2
 
     def _logpdf(self, x: Array, loc: Array, scale: Array) -> Array:

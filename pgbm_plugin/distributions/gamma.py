@@ -15,6 +15,7 @@ class Gamma(Distribution):
     """Gamma of shape a: mean a scale, variance a scale^2. Needs a positive mean."""
 
     name = "gamma"
+    support = 0.0
     _needs = "it needs a mean > 0"
 
     @staticmethod

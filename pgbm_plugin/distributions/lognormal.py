@@ -18,6 +18,7 @@ class LogNormal(Distribution):
     """exp of Normal(log scale, s): mean scale exp(s^2 / 2), variance mean^2 (exp(s^2) - 1). Needs a positive mean."""
 
     name = "lognormal"
+    support = 0.0
     _needs = "it needs a mean > 0"
 
     @staticmethod

@@ -15,6 +15,7 @@ class Weibull(Distribution):
     """Weibull of shape c: mean scale Gamma(1 + 1/c). Needs a positive mean."""
 
     name = "weibull"
+    support = 0.0
     _needs = "it needs a mean > 0"
 
     @staticmethod

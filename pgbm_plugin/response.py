@@ -1,0 +1,66 @@
+"""From margins to responses: the link, the calibrated variance and the distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .calibration import Calibration
+from .forest import Forest
+from .objectives import IDENTITY, LOG
+
+if TYPE_CHECKING:
+    from .distributions import Distribution
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What the trees say of n rows.
+
+    Attributes
+    ----------
+    forest : for the link.
+    margin : (n,) in the booster's precision.
+    prediction : (n,) its response, with the booster's bits.
+    variance : (n,) of the margin, from the recursion.
+    """
+
+    forest: Forest
+    margin: NDArray[Any]
+    prediction: NDArray[Any]
+    variance: NDArray[np.float64]
+
+    def response_variance(self, calibration: Calibration, lognormal: bool = False) -> NDArray[np.float64]:
+        """(n,) calibrated variance of the response.
+
+        Log link: m^2 sigma^2 by the delta method, or m^2 (exp(sigma^2) - 1), exact for a `lognormal` response. Signed
+        square: 4 s^2 sigma^2 + 2 sigma^4, whose last term keeps it positive at s = 0.
+        """
+        variance = calibration(self.variance)
+        if self.forest.link == IDENTITY:
+            return variance
+        if self.forest.link == LOG:
+            return self.prediction.astype(np.float64) ** 2 * (np.expm1(variance) if lognormal else variance)
+        return 4.0 * self.margin.astype(np.float64) ** 2 * variance + 2.0 * variance**2
+
+    def distribution(self, name: str, calibration: Calibration, **options: Any) -> Distribution:
+        """The members of a family with these means and calibrated variances."""
+        from .distributions import LogNormal, family
+
+        cls, own = family(name)
+        variance = self.response_variance(calibration, lognormal=cls is LogNormal)
+        return cls.from_moments(self.prediction.astype(np.float64), variance, **own, **options)
+
+
+def to_response(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:
+    """Predictions for margins, with the booster's bits."""
+    if forest.link == IDENTITY:
+        return margin
+    from .kernels import cpu
+
+    out = margin.copy()
+    cpu.to_response(forest.link, out)
+    return out

@@ -1,0 +1,225 @@
+"""What the certificate tells apart: each departure from training has its status, its sentence and one warning."""
+
+from __future__ import annotations
+
+import warnings
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+
+from pgbm_plugin import wrap
+
+LGB = {"num_leaves": 15, "learning_rate": 0.1, "lambda_l2": 0.7, "num_threads": 1, "verbose": -1}
+XGB = {"max_depth": 4, "eta": 0.2, "nthread": 1}
+TREES = 5
+
+
+@pytest.fixture(scope="module")
+def data(make_data):
+    return make_data("numeric", n=4000)
+
+
+def train(kind, X, y, params=None, rounds=TREES, **dataset):
+    if kind == "lightgbm":
+        return lgb.train({**LGB, **(params or {})}, lgb.Dataset(X, y, **dataset), rounds)
+    return xgb.train({**XGB, **(params or {})}, xgb.DMatrix(X, y, **dataset), rounds)
+
+
+def certificate(model, X, y, **given):
+    """The certificate; and that what is not certified says so in exactly one UserWarning."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = wrap(model, X, y, **given).certificate
+    expected = [] if found.status == "certified" else [(UserWarning, f"not certified: {found}")]
+    assert [(w.category, str(w.message)) for w in caught] == expected
+    assert all(w.filename == __file__ for w in caught)  # it points at the caller of wrap
+    assert str(found).startswith(f"{found.status} (leaf error {found.error:.1e}")
+    assert (found.status == "certified") == (found.error <= found.tolerance)
+    return found
+
+
+both = pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])
+
+
+@both
+def test_the_training_rows(kind, data):
+    found = certificate(train(kind, *data), *data)
+    assert found.status == "certified"
+    assert found.error <= {"lightgbm": 1e-12, "xgboost": 1e-6}[kind]
+
+
+@both
+@pytest.mark.parametrize("by", [1.0, -0.01])
+def test_one_label_of_4000(kind, by, data):
+    X, y = data
+    wrong = y.copy()
+    wrong[1234] += by
+    found = certificate(train(kind, X, y), X, wrong)
+    assert found.status == "approximate"
+    assert found.error > 10 * found.tolerance
+
+
+@both
+def test_shuffled_labels(kind, data):
+    X, y = data
+    found = certificate(train(kind, X, y), X, np.random.default_rng(0).permutation(y))
+    assert found.status == "approximate"
+    assert "labels" in found.sentence
+
+
+@both
+def test_other_rows(kind, data):
+    X, y = data
+    found = certificate(train(kind, X[:2000], y[:2000]), X[2000:], y[2000:])
+    assert found.status == "held-out"
+    assert "not the training rows" in found.sentence
+
+
+@both
+def test_some_of_the_rows(kind, data):
+    X, y = data
+    assert certificate(train(kind, X, y), X[:3000], y[:3000]).status == "held-out"
+
+
+@both
+def test_order_of_rows_does_not_matter(kind, data):
+    X, y = data
+    order = np.random.default_rng(0).permutation(len(y))
+    assert certificate(train(kind, X, y), X[order], y[order]).status == "certified"
+
+
+@both
+@pytest.mark.parametrize(("low", "high"), [(0.5, 2.0), (0.3, 0.9), (1.5, 3.0)])
+def test_forgotten_weights(kind, low, high, data):
+    """Small weights must not pass for a sample of the rows, nor large ones for other rows without a word of it."""
+    X, y = data
+    weight = np.random.default_rng(0).uniform(low, high, len(y))
+    model = train(kind, X, y, weight=weight)
+    assert certificate(model, X, y, sample_weight=weight).status == "certified"
+    forgotten = certificate(model, X, y)
+    assert forgotten.status in ("approximate", "held-out")
+    assert "sample_weight=" in forgotten.sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("lightgbm", {"bagging_fraction": 0.5, "bagging_freq": 1}),
+        ("lightgbm", {"bagging_fraction": 0.9, "bagging_freq": 3}),
+        # GOSS begins after 1 / learning_rate trees
+        ("lightgbm", {"data_sample_strategy": "goss", "learning_rate": 0.5}),
+        ("lightgbm", {"boosting": "rf", "bagging_fraction": 0.7, "bagging_freq": 1}),
+        ("xgboost", {"subsample": 0.5}),
+        ("xgboost", {"subsample": 0.9}),
+    ],
+)
+def test_subsampled(kind, params, data):
+    found = certificate(train(kind, *data, params), *data)
+    assert found.status == "subsampled"
+    assert "samples of these rows" in found.sentence
+
+
+def test_subsampled_from_file(data, tmp_path):
+    train("lightgbm", *data, {"bagging_fraction": 0.5, "bagging_freq": 1}).save_model(tmp_path / "m.txt")
+    assert certificate(tmp_path / "m.txt", *data).status == "subsampled"
+    train("xgboost", *data, {"subsample": 0.5}).save_model(tmp_path / "m.json")
+    assert certificate(tmp_path / "m.json", *data).status == "subsampled"
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "word"),
+    [
+        ("lightgbm", {"objective": "l1"}, "renews"),
+        ("lightgbm", {"objective": "mape"}, "renews"),
+        ("xgboost", {"objective": "reg:absoluteerror"}, "renews"),
+        ("lightgbm", {"path_smooth": 5.0}, "path_smooth"),
+        ("lightgbm", {"monotone_constraints": [1, 1, 1, 1]}, "monotone"),
+        ("xgboost", {"monotone_constraints": "(1,1,1,1)"}, "monotone"),
+        ("lightgbm", {"use_quantized_grad": True}, "quantized"),
+    ],
+)
+def test_leaves_that_follow_another_formula(kind, params, word, data):
+    found = certificate(train(kind, *data, params), *data)
+    assert found.status == "approximate"
+    assert word in found.sentence
+
+
+def test_quantized_gradients_with_renewed_leaves_are_exact(data):
+    params = {"use_quantized_grad": True, "quant_train_renew_leaf": True}
+    assert certificate(train("lightgbm", *data, params), *data).status == "certified"
+
+
+def test_refitted(data):
+    X, y = data
+    booster = train("lightgbm", X, y)
+    refitted = booster.refit(X, y + X[:, 2], decay_rate=0.5)
+    assert certificate(refitted, X, y).status == "approximate"
+    assert certificate(refitted, X, y + X[:, 2]).status == "approximate"
+    update = {"process_type": "update", "updater": "refresh", "refresh_leaf": True}
+    model = train("xgboost", X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # XGBoost's, that an updater was set
+        model = xgb.train({**XGB, **update}, xgb.DMatrix(X, y + X[:, 2]), TREES, xgb_model=model)
+    assert certificate(model, X, y).status == "approximate"
+
+
+def test_a_custom_objective_in_disguise(data, tmp_path):
+    """XGBoost saves any custom objective as reg:squarederror: only the leaves tell."""
+    X, y = data
+
+    def log_cosh(margin, dtrain):
+        t = np.tanh(margin - dtrain.get_label())
+        return t, np.maximum(1 - t * t, 1e-3)
+
+    xgb.train(XGB, xgb.DMatrix(X, y), TREES, obj=log_cosh).save_model(tmp_path / "m.ubj")
+    found = certificate(tmp_path / "m.ubj", X, y)
+    assert found.status in ("approximate", "held-out")
+    assert found.error > 0.01
+    assert "objective=" in found.sentence
+
+
+@both
+def test_sentences_differ(kind, data):
+    X, y = data
+    model = train(kind, X, y)
+    wrong = y.copy()
+    wrong[7] += 1
+    renewed = {"objective": "l1" if kind == "lightgbm" else "reg:absoluteerror"}
+    sampling = {"bagging_fraction": 0.5, "bagging_freq": 1} if kind == "lightgbm" else {"subsample": 0.5}
+    sentences = {
+        certificate(model, X, y).sentence,
+        certificate(model, X, wrong).sentence,
+        certificate(model, X, y[::-1]).sentence,
+        certificate(model, X[:2000], y[:2000]).sentence,
+        certificate(train(kind, X, y, sampling), X, y).sentence,
+        certificate(train(kind, X, y, renewed), X, y).sentence,
+    }
+    assert len(sentences) == 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "score"),
+    [("lightgbm", {"objective": "poisson"}, 800.0), ("xgboost", {"objective": "reg:gamma"}, -800.0)],
+)
+def test_overflow_is_never_certified(kind, params, score, data):
+    """exp(800) is inf, and inf - inf a NaN that no comparison finds too large."""
+    X, y = data
+    start = {"init_score" if kind == "lightgbm" else "base_margin": np.ones(len(y))}
+    booster = train(kind, X, y, params, **start)
+    assert certificate(booster, X, y, init_score=np.ones(len(y))).status == "certified"
+    with pytest.warns(UserWarning, match="not certified"):
+        assert wrap(booster, X, y, init_score=np.full(len(y), score)).certificate.status != "certified"
+
+
+def test_what_is_not_certified_still_predicts(data):
+    X, y = data
+    booster = train("lightgbm", X[:2000], y[:2000])
+    with pytest.warns(UserWarning, match="held-out"):
+        model = wrap(booster, X[2000:2100], y[2000:2100])
+    assert np.array_equal(model.predict(X), booster.predict(X))
+    # leaves that none of these rows reached have a spread, too
+    assert (model.moments.count == 0).any()
+    assert np.all(model.weights.variance[model.moments.count == 0] > 0)
+    assert np.all(np.isfinite(model.predict_var(X)))

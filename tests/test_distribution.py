@@ -1,0 +1,201 @@
+"""Normal against scipy, its shapes, its edges; and what the model makes of it."""
+
+from __future__ import annotations
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from pgbm_plugin import wrap
+from pgbm_plugin.distributions import Normal
+
+MEAN = np.array([0.0, -3.0, 1e6, 2.5])
+SD = np.array([1.0, 0.2, 5.0, 1e-3])
+LEVELS = [1e-12, 0.05, 0.5, 0.95]
+
+
+@pytest.fixture
+def normal():
+    return Normal.from_moments(MEAN, SD**2)
+
+
+@pytest.mark.parametrize("method", ["pdf", "logpdf", "cdf", "sf"])
+@pytest.mark.parametrize("z", [-30.0, -1.0, 0.0, 0.3, 8.0])
+def test_against_scipy(method, z, normal):
+    x = MEAN + z * SD
+    np.testing.assert_allclose(getattr(normal, method)(x), getattr(stats.norm(MEAN, SD), method)(x), rtol=1e-11)
+
+
+def test_moments_against_scipy(normal):
+    frozen = normal.to_scipy()
+    for method in ("mean", "var", "std", "median"):
+        np.testing.assert_allclose(getattr(normal, method)(), getattr(frozen, method)(), rtol=1e-14)
+    for ours, theirs in zip(normal.interval(0.9), frozen.interval(0.9), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-13)
+    for method in ("ppf", "isf"):
+        for q in LEVELS:
+            np.testing.assert_allclose(getattr(normal, method)(q), getattr(frozen, method)(q), rtol=1e-13)
+    y = MEAN + 0.7 * SD
+    np.testing.assert_allclose(normal.nll(y), -frozen.logpdf(y), rtol=1e-12)
+    np.testing.assert_allclose(normal.pit(y), frozen.cdf(y), rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["ppf", "isf"])
+def test_a_list_of_levels_is_a_new_axis(method, normal):
+    call = getattr(normal, method)
+    assert call(0.5).shape == (4,)
+    assert call([0.5]).shape == (4, 1)
+    for levels in (LEVELS, LEVELS[:3]):  # as many levels as rows is no special case
+        matrix = call(levels)
+        assert matrix.shape == (4, len(levels))
+        for k, q in enumerate(levels):
+            assert np.array_equal(matrix[:, k], call(q))
+    with pytest.raises(ValueError, match="levels must be a number or a list"):
+        call([[0.5]])
+
+
+def test_values_go_with_rows(normal):
+    assert normal.cdf(0.0).shape == (4,)
+    assert normal.cdf(MEAN).shape == (4,)
+    assert normal.cdf(np.zeros((4, 7))).shape == (4, 7)
+    assert normal.crps(np.zeros((4, 7))).shape == (4, 7)
+    assert np.array_equal(normal.cdf(np.stack([MEAN, MEAN + 1], 1))[:, 1], normal.cdf(MEAN + 1))
+    for bad in (np.zeros(3), np.zeros((3, 4)), np.zeros((4, 1, 1))):
+        with pytest.raises(ValueError, match="do not fit 4 rows"):
+            normal.cdf(bad)
+
+
+@pytest.mark.parametrize(
+    "rows", [0, -1, slice(1, 3), slice(None, None, -1), [2, 0], np.array([True, False, True, False])]
+)
+def test_indexing(rows, normal):
+    part = normal[rows]
+    assert isinstance(part, Normal)
+    assert len(part) == len(np.atleast_1d(MEAN[rows]))
+    assert np.array_equal(part.mean(), np.atleast_1d(MEAN[rows]))
+    assert np.array_equal(part.ppf(0.9), np.atleast_1d(normal.ppf(0.9)[rows]))
+    assert str(len(part)) in repr(part)
+
+
+def test_iteration_ends(normal):
+    assert [len(d) for d in normal] == [1, 1, 1, 1]
+    with pytest.raises(IndexError):
+        normal[4]
+
+
+def test_immutable(normal):
+    for distribution in (normal, normal[:2]):
+        for array in distribution.params.values():
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1.0
+    with pytest.raises((AttributeError, TypeError)):
+        normal.params["loc"] = np.zeros(4)
+    with pytest.raises((AttributeError, TypeError)):
+        normal.params = {}
+
+
+def test_results_are_the_callers_own(normal):
+    """Whatever a caller does to an array it was given, the distribution stays as it was."""
+    for method in ("mean", "var", "std", "median"):
+        array = getattr(normal, method)()
+        if array.flags.writeable:
+            array[:] = 99.0
+    assert np.array_equal(normal.mean(), MEAN)
+    assert np.array_equal(normal.std(), SD)
+
+
+def test_the_callers_arrays_stay_writable():
+    mean = np.zeros(3)
+    Normal.from_moments(mean, np.ones(3))
+    mean[0] = 1.0
+
+
+@pytest.mark.parametrize("z", [-4.0, -0.5, 0.0, 2.0])
+def test_crps_is_the_integral(z):
+    """Integral of (F(x) - 1[x >= y])^2, in two pieces because of the step."""
+    mean, sd = np.array([0.3]), np.array([0.7])
+    y = mean[0] + z * sd[0]
+    below, _ = integrate.quad(lambda x: stats.norm.cdf(x, mean[0], sd[0]) ** 2, mean[0] - 12, y)
+    above, _ = integrate.quad(lambda x: stats.norm.sf(x, mean[0], sd[0]) ** 2, y, mean[0] + 12)
+    assert Normal.from_moments(mean, sd**2).crps(y)[0] == pytest.approx(below + above, rel=1e-7)
+
+
+def test_point_mass():
+    """A scale of 0: finite quantiles, a step for a cdf, absolute error for a score; and no warnings."""
+    d = Normal.from_moments(np.array([2.0, 2.0, 2.0]), np.zeros(3))
+    x = np.array([1.0, 2.0, 3.0])
+    assert d.cdf(x).tolist() == [0.0, 1.0, 1.0]
+    assert d.sf(x).tolist() == [1.0, 0.0, 0.0]
+    assert d.pdf(x).tolist() == [0.0, np.inf, 0.0]
+    assert d.crps(x).tolist() == [1.0, 0.0, 1.0]
+    assert d.ppf([0.1, 0.9]).tolist() == [[2.0, 2.0]] * 3
+    assert d.rvs(5, random_state=0).tolist() == [[2.0] * 5] * 3
+    assert d.interval(0.9)[0].tolist() == [2.0] * 3
+
+
+def test_samples(normal):
+    assert normal.rvs(random_state=1).shape == (4,)
+    draws = normal.rvs(20_000, random_state=1)
+    assert draws.shape == (4, 20_000)
+    assert np.array_equal(draws, normal.rvs(20_000, random_state=1))
+    assert not np.array_equal(draws, normal.rvs(20_000, random_state=2))
+    generator = np.random.default_rng(1)
+    assert np.array_equal(draws, normal.rvs(20_000, random_state=generator))
+    # five standard errors of a mean and of a standard deviation
+    assert np.all(np.abs(draws.mean(1) - MEAN) < 5 * SD / np.sqrt(20_000))
+    assert np.all(np.abs(draws.std(1) / SD - 1) < 5 / np.sqrt(40_000))
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 90, np.nan])
+def test_bad_confidence(level, normal):
+    with pytest.raises(ValueError, match="confidence must lie strictly between 0 and 1"):
+        normal.interval(level)
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.1, np.nan])
+def test_bad_levels(q, normal):
+    for call in (normal.ppf, normal.isf):
+        with pytest.raises(ValueError, match="levels must lie between 0 and 1"):
+            call([0.5, q])
+
+
+def test_parameters_of_two_lengths():
+    with pytest.raises(ValueError):  # noqa: PT011 - NumPy's own words
+        Normal(loc=np.zeros(3), scale=np.zeros(2))
+
+
+def test_model_methods_agree(numeric):
+    X, y = numeric
+    model = wrap(lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 5), X, y)
+    d = model.predict_dist(X)
+    mean, std = model.predict(X, return_std=True)
+    assert np.array_equal(mean, model.predict(X))
+    assert np.array_equal(d.mean(), mean)
+    assert np.array_equal(d.std(), std)
+    np.testing.assert_allclose(model.predict_var(X), d.var(), rtol=1e-14)
+    assert np.array_equal(model.predict_quantiles(X, [0.1, 0.9]), d.ppf([0.1, 0.9]))
+    assert model.predict_quantiles(X, 0.5).shape == (len(X), 1)
+    assert np.array_equal(model.predict_interval(X, 0.8), np.stack(d.interval(0.8), 1))
+    assert model.predict_interval(X).shape == (len(X), 2)
+    model.rho = 0.5
+    np.testing.assert_allclose(model.predict_var(X), model.predict_dist(X, rho=0.5).var(), rtol=1e-14)
+    assert not np.allclose(model.predict_var(X), d.var(), rtol=1e-3)
+
+
+def test_the_papers_mean(numeric):
+    """mean="pgbm" predicts -alpha mu: for squared error (var_h = cov = 0) those are the booster's leaves."""
+    X, y = numeric
+    booster = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 5)
+    np.testing.assert_allclose(wrap(booster, X, y, mean="pgbm").predict(X), booster.predict(X), rtol=1e-12)
+    booster = lgb.train({"verbose": -1, "num_threads": 1, "objective": "fair"}, lgb.Dataset(X, y), 5)
+    own, paper = wrap(booster, X, y), wrap(booster, X, y, mean="pgbm")
+    assert np.array_equal(own.predict_var(X), paper.predict_var(X))
+    assert 0 < np.abs(own.predict(X) - paper.predict(X)).max() < 0.5
+
+
+def test_repr_tells_what_there_is(numeric):
+    X, y = numeric
+    text = repr(wrap(lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 5), X, y))
+    for word in ("LightGBM", "regression", "5 trees", "400", "certified", "0.02602", "normal"):
+        assert word in text

@@ -1,0 +1,123 @@
+"""Where boosting starts (init_score, base_margin) and where prediction stops (early stopping)."""
+
+from __future__ import annotations
+
+import warnings
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+
+from pgbm_plugin import wrap
+
+LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "learning_rate": 0.5, "num_threads": 1, "verbose": -1}
+XGB = {"max_depth": 3, "eta": 0.5, "nthread": 1}
+
+
+@pytest.fixture(scope="module")
+def score(numeric):
+    return np.random.default_rng(4).normal(1.0, 0.3, len(numeric[1]))
+
+
+@pytest.mark.parametrize("learning_rate", [0.1, 1.0])
+@pytest.mark.parametrize("objective", ["regression", "huber", "poisson"])
+def test_lightgbm_init_score(objective, learning_rate, numeric, score):
+    X, y = numeric
+    params = {**LGB, "objective": objective, "learning_rate": learning_rate}
+    booster = lgb.train(params, lgb.Dataset(X, y, init_score=score), 6)
+    model = wrap(booster, X, y, init_score=score)
+    assert model.certificate.status == "certified"
+    # LightGBM's predict leaves the score out, unless the user adds it
+    assert np.array_equal(model.predict(X), booster.predict(X))
+    link = np.exp if objective == "poisson" else np.asarray
+    np.testing.assert_allclose(
+        model.predict(X, init_score=score), link(booster.predict(X, raw_score=True) + score), rtol=1e-13
+    )
+    mean, std = model.predict(X, return_std=True, init_score=score)
+    assert np.array_equal(mean, model.predict(X, init_score=score))
+    assert np.array_equal(std, np.sqrt(model.predict_var(X, init_score=score)))
+    assert np.array_equal(mean, model.predict_dist(X, init_score=score).mean())
+
+
+@pytest.mark.parametrize("objective", ["reg:squarederror", "reg:pseudohubererror", "count:poisson", "reg:gamma"])
+def test_xgboost_base_margin(objective, numeric, score):
+    """base_margin replaces base_score, in training and in prediction."""
+    X, y = numeric
+    data = xgb.DMatrix(X, y, base_margin=score)
+    booster = xgb.train({**XGB, "objective": objective}, data, 6)
+    model = wrap(booster, X, y, init_score=score)
+    assert model.certificate.status == "certified"
+    assert np.array_equal(model.predict(X), booster.predict(xgb.DMatrix(X)))
+    assert np.array_equal(model.predict(X, init_score=score), booster.predict(data))
+    assert np.array_equal(model.predict(data), booster.predict(data))  # a DMatrix brings its own
+    assert wrap(booster, data).certificate == model.certificate
+
+
+def test_a_wrong_or_forgotten_start_is_seen(numeric, score):
+    X, y = numeric
+    booster = lgb.train(LGB, lgb.Dataset(X, y, init_score=score), 6)
+    with pytest.warns(UserWarning, match="init_score"):
+        assert wrap(booster, X, y).certificate.status == "approximate"
+    booster = xgb.train(XGB, xgb.DMatrix(X, y, base_margin=score), 6)
+    with pytest.warns(UserWarning, match="init_score"):
+        assert wrap(booster, X, y).certificate.status == "approximate"
+    with pytest.raises(ValueError, match=r"init_score.*without one"):
+        wrap(lgb.train(LGB, lgb.Dataset(X, y), 6), X, y, init_score=score)
+
+
+def split(X, y):
+    return (X[:250], y[:250]), (X[250:], y[250:])
+
+
+def test_lightgbm_early_stopping(numeric):
+    train, valid = split(*numeric)
+    X = numeric[0]
+    dataset = lgb.Dataset(*train)
+    stop = [lgb.early_stopping(3, verbose=False)]
+    for keep in (False, True):
+        booster = lgb.train(
+            LGB, dataset, 60, [lgb.Dataset(*valid, reference=dataset)], callbacks=stop, keep_training_booster=keep
+        )
+        assert 0 < booster.best_iteration < 50
+        model = wrap(booster, *train)
+        assert model.certificate.status == "certified"
+        assert np.array_equal(model.predict(X), booster.predict(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LightGBM 4.7 would have eval_set called eval_X and eval_y
+        estimator = lgb.LGBMRegressor(n_estimators=60, **LGB).fit(*train, eval_set=[valid], callbacks=stop)
+    model = wrap(estimator, *train)
+    assert estimator.best_iteration_ < 50
+    assert np.array_equal(model.predict(X), estimator.predict(X))
+
+
+def test_lightgbm_early_stopping_saved(numeric, tmp_path):
+    train, valid = split(*numeric)
+    booster = lgb.train(
+        LGB, lgb.Dataset(*train), 60, [lgb.Dataset(*valid)], callbacks=[lgb.early_stopping(3, verbose=False)]
+    )
+    booster.save_model(tmp_path / "m.txt")
+    loaded = lgb.Booster(model_file=tmp_path / "m.txt")
+    assert np.array_equal(wrap(tmp_path / "m.txt", *train).predict(numeric[0]), loaded.predict(numeric[0]))
+
+
+def test_xgboost_early_stopping(numeric, tmp_path):
+    """A Booster predicts with all its trees, an estimator with those up to the best: so do their wrapped models."""
+    train, valid = split(*numeric)
+    X = numeric[0]
+    booster = xgb.train(
+        XGB, xgb.DMatrix(*train), 60, evals=[(xgb.DMatrix(*valid), "v")], early_stopping_rounds=3, verbose_eval=False
+    )
+    assert booster.best_iteration + 1 < booster.num_boosted_rounds() < 60
+    model = wrap(booster, *train)
+    assert model.forest.n_trees == booster.num_boosted_rounds()
+    assert np.array_equal(model.predict(X), booster.predict(xgb.DMatrix(X)))
+    booster.save_model(tmp_path / "m.json")
+    assert np.array_equal(wrap(tmp_path / "m.json", *train).predict(X), booster.predict(xgb.DMatrix(X)))
+
+    estimator = xgb.XGBRegressor(n_estimators=60, early_stopping_rounds=3, num_parallel_tree=2, **XGB)
+    estimator.fit(*train, eval_set=[valid], verbose=False)
+    model = wrap(estimator, *train)
+    assert model.certificate.status == "certified"
+    assert model.forest.n_trees == 2 * (estimator.best_iteration + 1) < 100
+    assert np.array_equal(model.predict(X), estimator.predict(X))
