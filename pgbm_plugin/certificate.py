@@ -99,7 +99,7 @@ def _diagnose(
         return "approximate", (
             f"{'; '.join(spec.approximate)}: the mean is the stored leaf, its variance comes from the moments"
         )
-    if fits and match == 1.0:
+    if fits and _same_size(spec, moments):
         if spec.rates_known:
             return "certified", f"all {forest.n_leaves} stored leaf values were reproduced from these rows"
         return "approximate", (
@@ -122,6 +122,11 @@ def _diagnose(
             "training grew its trees on samples of these rows (bagging, subsample or GOSS); which rows is not stored, "
             "so the moments are those of all rows"
         )
+    if match > _MOSTLY and not spec.rates_known:
+        return "approximate", (
+            "the model file does not store its learning rate and regularisation, and its trees do not tell; wrap the "
+            "live model"
+        )
     if match > _MOSTLY:
         return "approximate", _why_values_differ(forest, spec, errors)
     return "held-out", "these are not the training rows: the moments are out of sample"
@@ -137,6 +142,14 @@ def _share_of_matching_leaves(spec: TrainingSpec, moments: LeafMoments) -> float
         return float(np.mean(moments.count == spec.leaf_count))
     with np.errstate(invalid="ignore"):
         return float(np.mean(np.abs(moments.h_sum - spec.leaf_cover) <= 1e-4 * np.abs(spec.leaf_cover)))
+
+
+def _same_size(spec: TrainingSpec, moments: LeafMoments) -> bool:
+    """Whether leaves that fit also hold as much as in training: twice the same rows fit, too."""
+    if spec.leaf_count is not None:
+        return bool(np.all(moments.count == spec.leaf_count))
+    # hessians of some objectives cancel, so that single leaves are off
+    return bool(abs(moments.h_sum.sum() - spec.leaf_cover.sum()) <= 0.01 * spec.leaf_cover.sum())
 
 
 def contains_training_rows(spec: TrainingSpec, moments: LeafMoments, leaves: slice = slice(None)) -> bool:

@@ -10,75 +10,83 @@ from numpy.typing import NDArray
 from .certificate import leaf_errors
 from .forest import Forest
 from .moments import LeafMoments
-from .propagate import soft_threshold
 from .training import TrainingSpec
-
-# Leaves that a fit needs: more than the two unknowns, so that wrong rows cannot be fitted.
-_MIN_LEAVES = 4
 
 
 def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
-    """Other learning rates and lambdas, if they make the leaves fit: the same for all trees, else per tree.
+    """Other learning rates and regularisation, if they make the leaves fit: the same for all trees, else per tree.
 
-    A leaf of value v obeys ``v (H + lambda) / alpha = -soft(G, l1)``: linear in 1/alpha and lambda/alpha. Model text
-    rounds both to six digits and keeps only the last value of a schedule; XGBoost's files keep neither.
+    A leaf of value v obeys ``v (H + lambda) / alpha - l1 sign(v) = -G``: linear in 1/alpha, lambda/alpha and l1. Model
+    text rounds them to six digits and keeps only the last value of a schedule; XGBoost's files keep none.
     """
     tree = forest.tree_of_leaf()
     base = np.minimum.reduceat(spec.lambda_, forest.leaf_start[:-1])
     extra = spec.lambda_ - base[tree]
     value = spec.step(forest.leaf_value, tree).astype(np.float64)
     cover = moments.h_sum + extra
-    # every equation relative to its own size
+    # every equation relative to its own size; a clipped leaf has lost its gradient
     size = np.abs(value) * cover
-    usable = (size > 0) & np.isfinite(size) & ~spec.constant[tree]
+    usable = (size > 0) & np.isfinite(size) & np.isfinite(moments.g_sum) & ~spec.constant[tree]
+    if np.isfinite(spec.max_step):
+        usable &= np.abs(value) < np.abs(value).max() * (1 - 1e-6)
     size = np.where(usable, size, np.inf)
-    vh, v, target = value * cover / size, value / size, -soft_threshold(moments.g_sum, spec.l1) / size
+    vh, v, sign, minus_g = value * cover / size, value / size, np.sign(value) / size, -moments.g_sum / size
 
-    def solve(trees: NDArray[np.int64], spec: TrainingSpec) -> TrainingSpec:
-        use = np.isin(tree, trees)
-        fitted = _fit_rates(vh[use], v[use], target[use], float(base[trees[0]]))
-        if fitted is None:
+    def solve(trees: NDArray[np.int64], spec: TrainingSpec, l1: bool) -> TrainingSpec:
+        use = usable & np.isin(tree, trees)
+        target = minus_g[use] + (0.0 if l1 else spec.l1) * sign[use]
+        columns = [vh[use], v[use]] + ([-sign[use]] if l1 else [])
+        fit = _fit_rates(np.stack(columns, axis=1), target, float(base[trees[0]]))
+        if fit is None:
             return spec
-        alpha, lambda_ = spec.alpha.copy(), spec.lambda_.copy()
-        alpha[trees], lambda_[use] = fitted.alpha, fitted.lambda_ + extra[use]
-        if np.any(np.abs(alpha / spec.alpha - 1.0)[trees][~spec.alpha_free[trees]] > 1e-5):
+        alpha, lambda_, of_trees = spec.alpha.copy(), spec.lambda_.copy(), np.isin(tree, trees)
+        alpha[trees], lambda_[of_trees] = fit.alpha, fit.lambda_ + extra[of_trees]
+        close = np.abs(alpha[trees] - spec.alpha[trees]) <= 1e-5 * spec.alpha[trees]
+        if np.any(~close & ~spec.alpha_free[trees]):
             return spec
-        sure = spec.rates_known and (fitted.sure or not spec.alpha_free[trees].all())
-        return replace(spec, alpha=alpha, lambda_=lambda_, rates_known=sure)
+        sure = spec.rates_known and bool(fit.sure or close.all())
+        return replace(spec, alpha=alpha, lambda_=lambda_, l1=fit.l1 if l1 else spec.l1, rates_known=sure)
 
-    def worst(spec: TrainingSpec) -> float:
+    def error(spec: TrainingSpec) -> float:
         return float(leaf_errors(forest, spec, moments).max())
 
-    free = replace(spec, rates_known=True)
-    solved = solve(np.flatnonzero(~spec.constant), free)
-    if worst(solved) > spec.tolerance:
-        solved = free
-        for t in np.unique(tree[leaf_errors(forest, spec, moments) > spec.tolerance]):
-            solved = solve(np.array([t]), solved)
-    return solved if worst(solved) <= spec.tolerance else spec
+    fresh = replace(spec, rates_known=True)
+    for l1 in (False, True) if not spec.rates_known else (False,):
+        shared = solve(np.flatnonzero(~spec.constant), fresh, l1)
+        if error(shared) <= spec.tolerance:
+            return shared
+    per_tree = fresh
+    for t in np.unique(tree[leaf_errors(forest, spec, moments) > spec.tolerance]):
+        per_tree = solve(np.array([t]), per_tree, l1=False)
+    if error(per_tree) <= spec.tolerance:
+        return per_tree
+    # where nothing is known, something close is better than the booster's defaults
+    close = not spec.rates_known and error(shared) < 0.1 * error(spec)
+    return replace(shared, rates_known=False) if close else spec
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """alpha and lambda_ of a fit; `sure` if there were leaves enough, and of different size, to tell both."""
+    """The rates of a fit; `sure` if there were leaves enough, and of different size, to tell them all."""
 
     alpha: float
     lambda_: float
+    l1: float
     sure: bool
 
 
-def _fit_rates(
-    vh: NDArray[np.float64], v: NDArray[np.float64], target: NDArray[np.float64], lambda_: float
-) -> _Fit | None:
-    """Solve ``(vh + lambda v) / alpha = target``; for alpha alone where leaves are too alike to tell both."""
-    scale = np.array([np.abs(vh).max(initial=0.0), np.abs(v).max(initial=0.0)])
-    if not np.all(scale > 0) or not np.all(np.isfinite(target)):
+def _fit_rates(columns: NDArray[np.float64], target: NDArray[np.float64], lambda_: float) -> _Fit | None:
+    """Solve ``columns @ [1 / alpha, lambda / alpha, l1] = target``, the last one only if there is a column for it.
+
+    Where leaves are too few or too alike to tell all, for alpha alone.
+    """
+    scale = np.abs(columns).max(axis=0, initial=0.0)
+    if not np.all(scale > 0):
         return None
-    enough = np.count_nonzero(v) >= _MIN_LEAVES
-    solution, _, _, singular = np.linalg.lstsq(np.stack([vh, v], axis=1) / scale, target, rcond=None)
-    a, b = solution / scale
-    if enough and singular[-1] > 1e-5 * singular[0] and a > 0 and b / a > -1e-3:
-        return _Fit(float(1.0 / a), max(float(b / a), 0.0), True)
-    both = vh + lambda_ * v
+    solution, _, _, singular = np.linalg.lstsq(columns / scale, target, rcond=None)
+    a, b, l1 = np.append(solution / scale, 0.0)[:3]
+    if len(target) >= columns.shape[1] + 2 and singular[-1] > 1e-3 * singular[0] and a > 0 and b / a > -1e-3:
+        return _Fit(float(1.0 / a), max(float(b / a), 0.0), max(float(l1), 0.0), True)
+    both = columns[:, 0] + lambda_ * columns[:, 1]
     slope = float(both @ target)
-    return _Fit(float(both @ both) / slope, lambda_, False) if slope > 0 else None
+    return _Fit(float(both @ both) / slope, lambda_, 0.0, False) if slope > 0 else None

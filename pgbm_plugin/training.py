@@ -65,3 +65,11 @@ class TrainingSpec:
         if not self.folded.any():
             return leaf_value
         return leaf_value - np.where(self.folded[tree], self.start, 0.0)
+
+
+def without_constants(alpha: NDArray[np.float64], constant: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(T,) learning rates with 0 for constants, which are no steps; a model of constants alone takes one full step."""
+    alpha = np.where(constant, 0.0, alpha)
+    if constant.all():
+        alpha[0] = 1.0
+    return alpha

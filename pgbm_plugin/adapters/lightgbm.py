@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import UnsupportedModelError
 from ..forest import CATEGORICAL, DEFAULT_LEFT, NODE, ZERO_BOUND, ZERO_IS_MISSING, Features, Forest
 from ..objectives import IDENTITY, LIGHTGBM, SQUARED, Objective
-from ..training import TrainingSpec
+from ..training import TrainingSpec, without_constants
 from .lightgbm_text import ModelText, parse
 
 # Model text rounds parameters to six digits; a live booster may still know what the user wrote, under an alias.
@@ -184,9 +184,6 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
     alpha[alpha == float(f"{learning_rate:.6g}")] = learning_rate
     if random_forest:
         alpha[:] = 1.0
-    # a constant before other trees is where they start; alone it is the whole model
-    alpha[constant] = 1.0 if constant.all() else 0.0
-
     lambda_ = _leaf_lambda(model, params)
     max_step = params.number("max_delta_step", 0.0)
     first = slice(forest.leaf_start[0], forest.leaf_start[1])
@@ -196,7 +193,7 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
     mean = np.average(forest.leaf_value[first], weights=denominator if denominator.sum() > 0 else None)
     return TrainingSpec(
         objective=objective,
-        alpha=alpha,
+        alpha=without_constants(alpha, constant),
         alpha_free=folded & (np.arange(forest.n_trees) == 0) & ~constant,
         constant=constant,
         lambda_=lambda_,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..errors import UnsupportedModelError
 from ..forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
 from ..objectives import IDENTITY, XGBOOST, Objective
-from ..training import TrainingSpec
+from ..training import TrainingSpec, without_constants
 from . import ubjson
 from .xgboost_rates import Rates, solve_rates
 from .xgboost_trees import FlatTrees, flatten
@@ -198,13 +198,16 @@ def _training_spec(
         lambda_=float(np.float32(params.get("lambda", 1.0))),
         l1=float(np.float32(params.get("alpha", 0.0))),
         max_step=max_step if max_step > 0 else np.inf,
+        sure=config is not None,
     )
     rates = solve_rates(flat, nominal, leaves_are_renewed=objective.renewed)
+    # a tree with too little hessian for min_child_weight is one leaf of exactly 0: no step
+    constant = (np.diff(forest.leaf_start) == 1) & (forest.leaf_value[forest.leaf_start[:-1]] == 0)
     return TrainingSpec(
         objective=objective,
-        alpha=rates.eta / flat.trees_per_iteration,
+        alpha=without_constants(rates.eta / flat.trees_per_iteration, constant),
         alpha_free=np.ones(forest.n_trees, bool),
-        constant=np.zeros(forest.n_trees, bool),
+        constant=constant,
         lambda_=np.full(forest.n_leaves, rates.lambda_),
         l1=rates.l1,
         max_step=rates.max_step,

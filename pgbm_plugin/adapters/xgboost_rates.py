@@ -71,7 +71,10 @@ class _Equations:
 
 
 def solve_rates(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> Rates:
-    """The nominal rates if the trees agree with them, else the simplest ones that the trees imply."""
+    """The nominal rates if the trees agree with them, else the simplest ones that the trees imply.
+
+    `nominal.sure` says whether they are more than a guess.
+    """
     if not leaves_are_renewed:
         nominal = _eta_of_untouched_weights(nodes, nominal)
     bounds = [nominal.max_step]
@@ -82,10 +85,11 @@ def solve_rates(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> R
         start = replace(nominal, max_step=bound)
         equations = _equations(nodes, bound, leaves_are_renewed)
         if len(equations.tree) == 0:
-            return _eta_of_clipped_leaves(nodes, start)
+            inferred = bound != nominal.max_step
+            return _eta_of_clipped_leaves(nodes, start, leaves_are_renewed) if inferred else nominal
         error = equations.error(start)
         if error <= _FITS:
-            return start
+            return replace(start, sure=True)
         for candidate in _candidates(equations, start):
             candidate_error = equations.error(candidate)
             plausible = candidate.lambda_ >= -1e-3 and candidate.l1 >= -1e-3 and candidate.eta.min() > 0
@@ -95,7 +99,7 @@ def solve_rates(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> R
             if plausible and candidate_error < min(smallest, 0.1 * error):
                 best, smallest = candidate, candidate_error
         if error <= 100 * _FITS:
-            return start
+            return replace(start, sure=True)
     return replace(best, sure=False)
 
 
@@ -103,8 +107,10 @@ def _eta_of_untouched_weights(nodes: FlatTrees, nominal: Rates) -> Rates:
     """The learning rate of trees whose leaves keep their weight before it: single leaves, and all of method "exact"."""
     weight = nodes.fields["base_weights"][nodes.leaves].astype(np.float64)
     value = nodes.fields["split_conditions"][nodes.leaves].astype(np.float64)
-    told = (weight != 0) & (value != weight)
-    tree = nodes.tree[nodes.leaves][told]
+    tree = nodes.tree[nodes.leaves]
+    alone = np.bincount(tree)[tree] == 1
+    told = (weight != 0) & (alone | (value != weight))
+    tree = tree[told]
     ratio = value[told] / weight[told] * nodes.trees_per_iteration[tree]
     if not np.all((ratio > 0) & (ratio < 100)):
         return nominal
@@ -115,14 +121,18 @@ def _eta_of_untouched_weights(nodes: FlatTrees, nominal: Rates) -> Rates:
     return replace(nominal, eta=eta)
 
 
-def _eta_of_clipped_leaves(nodes: FlatTrees, nominal: Rates) -> Rates:
-    """Without an equation to solve, leaves that are all at a known bound still tell the learning rate."""
-    size = np.abs(nodes.fields["split_conditions"][nodes.leaves])
-    if np.isfinite(nominal.max_step) and size[0] > 0 and np.all(size == size[0]):
-        eta = float(np.float32(f"{size[0] / nominal.max_step * nodes.trees_per_iteration[0]:.6g}"))
-        return replace(nominal, eta=np.full_like(nominal.eta, eta))
-    # a single leaf has told its learning rate already
-    return replace(nominal, sure=len(nodes.leaves) == len(nominal.eta))
+def _eta_of_clipped_leaves(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> Rates:
+    """Without an equation to solve, leaves at a known bound still tell the learning rate."""
+    largest = _tied_bound(np.abs(_leaf_values(nodes, leaves_are_renewed)[nodes.leaves]))
+    if np.isinf(largest):
+        return replace(nominal, sure=False)
+    eta = float(np.float32(f"{largest / nominal.max_step * nodes.trees_per_iteration[0]:.6g}"))
+    return replace(nominal, eta=np.full_like(nominal.eta, eta), sure=False)
+
+
+def _leaf_values(nodes: FlatTrees, leaves_are_renewed: bool) -> NDArray[np.float64]:
+    """(M,) values at leaves; a renewed leaf still holds, as its base weight, the value it had before."""
+    return nodes.fields["base_weights" if leaves_are_renewed else "split_conditions"].astype(np.float64)
 
 
 def _tied_bound(size: NDArray[np.floating[Any]]) -> float:
@@ -135,10 +145,8 @@ def _equations(nodes: FlatTrees, max_step: float, leaves_are_renewed: bool) -> _
     weight = nodes.fields["base_weights"].astype(np.float64)
     cover = nodes.fields["sum_hessian"].astype(np.float64)
     is_leaf = nodes.is_leaf
-    # a renewed leaf still holds, as its base weight, the value it had before
-    value = weight if leaves_are_renewed else nodes.fields["split_conditions"].astype(np.float64)
     w = np.where(is_leaf, 0.0, weight)
-    v = np.where(is_leaf, value, 0.0)
+    v = np.where(is_leaf, _leaf_values(nodes, leaves_are_renewed), 0.0)
     sign = np.sign(np.where(is_leaf, v, w))
     parent = nodes.inner
     a, b = nodes.left[parent], nodes.right[parent]
