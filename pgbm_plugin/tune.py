@@ -47,7 +47,7 @@ DEFAULT_DISTRIBUTIONS = (
     "empirical",
 )
 # The paper finds 0.02 to 0.07; large values matter where trees are few.
-DEFAULT_RHO = np.round(np.concatenate([np.linspace(-0.04, 0.1, 29), np.geomspace(0.12, 0.9, 11)]), 4)
+DEFAULT_RHO = np.round(np.concatenate([np.linspace(-0.1, 0.1, 31), np.geomspace(0.12, 0.9, 9)]), 4)
 _MAX_B = 3.0
 
 

@@ -283,7 +283,7 @@ def test_files_without_the_boosters(tmp_path):
     for name, booster in boosters.items():
         booster.save_model(tmp_path / name)
     paths = [tmp_path / name for name in boosters]
-    out = subprocess.run(  # noqa: S603
+    out = subprocess.run(
         [sys.executable, "-c", ALONE, tmp_path / "data.npz", *paths], capture_output=True, text=True, check=True
     )
     want = [wrap(booster, X, y).predict_dist(X).ppf([0.1, 0.9]).sum().hex() for booster in boosters.values()]
