@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .jit import kernel
+from .jit import kernel, scalar
 from .scalar import add_tree, gradient_hessian, leaf_of, margin_of, response
 
 BLOCK = 512
@@ -84,6 +84,20 @@ def accumulate(leaf: Any, g: Any, h: Any, sums: Any) -> None:
         s[GH] += dg * dh
 
 
+@scalar
+def gradients(
+    y: Any, weight: Any, margin: Any, lo: Any, m: Any, objective: Any, parameter: Any, rounds_first: Any, g: Any, h: Any
+) -> None:
+    """g and h of rows lo..lo+m, in the float32 in which both boosters hold them."""
+    for r in range(m):
+        gi, hi = gradient_hessian(objective, parameter, np.float64(margin[lo + r]), y[lo + r])
+        if rounds_first:
+            gi, hi = np.float64(np.float32(gi)), np.float64(np.float32(hi))
+        w = weight[lo + r] if weight.shape[0] else 1.0
+        g[r] = np.float32(gi * w)
+        h[r] = np.float32(hi * w)
+
+
 @kernel
 def gather_moments(
     X: Any,
@@ -98,34 +112,26 @@ def gather_moments(
     objective: Any,
     parameter: Any,
     rounds_first: Any,
+    work: Any,
     margin: Any,
     sums: Any,
 ) -> None:
     """Replay training: per tree, g and h at the current margins, their sums per leaf, then the tree's step.
 
     ``new_iteration[t]`` says that tree t sees fresh gradients; trees grown side by side share those of the first.
-    ``weight`` may be empty; ``rounds_first`` says whether g and h are rounded before they are weighted.
-    ``margin`` starts at the initial score, in the booster's precision, and is advanced.
+    ``weight`` may be empty; ``rounds_first`` says whether g and h are rounded before they are weighted. ``margin``
+    starts at the initial score, in the booster's precision, and is advanced. ``work`` is (leaf, g, h), one block each.
     """
     n = X.shape[0]
-    leaf = np.empty(BLOCK, np.int64)
-    g = np.empty(BLOCK, np.float64)
-    h = np.empty(BLOCK, np.float64)
+    leaf, g, h = work
     for lo in range(0, n, BLOCK):
         m = min(BLOCK, n - lo)
         for t in range(root.shape[0]):
             if new_iteration[t]:
-                for r in range(m):
-                    gi, hi = gradient_hessian(objective, parameter, np.float64(margin[lo + r]), y[lo + r])
-                    w = weight[lo + r] if weight.shape[0] else 1.0
-                    # both boosters hold g and h in float32
-                    if rounds_first:
-                        gi, hi = np.float64(np.float32(gi)), np.float64(np.float32(hi))
-                    g[r] = np.float32(gi * w)
-                    h[r] = np.float32(hi * w)
+                gradients(y, weight, margin, lo, m, objective, parameter, rounds_first, g, h)
             for r in range(m):
                 leaf[r] = leaf_of(X, lo + r, root[t], nodes, category_start, category_bits)
-            accumulate(leaf[:m], g[:m], h[:m], sums)
+            accumulate(leaf[:m], g, h, sums)
             for r in range(m):
                 margin[lo + r] += step[leaf[r]]
 
@@ -148,11 +154,11 @@ def to_margin(link: Any, value: Any) -> None:
 def add_variances(
     X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, leaf_sd: Any, rho: Any, variance: Any
 ) -> None:
-    """The variance recursion for several correlations in one walk: ``variance[i, k]`` under ``rho[k]``."""
+    """The variance recursion for several correlations in one walk: ``variance[k, i]`` under ``rho[k]``."""
     n = X.shape[0]
     for lo in range(0, n, BLOCK):
         for t in range(root.shape[0]):
             for i in range(lo, min(lo + BLOCK, n)):
                 sd = leaf_sd[leaf_of(X, i, root[t], nodes, category_start, category_bits)]
                 for k in range(rho.shape[0]):
-                    variance[i, k] = add_tree(variance[i, k], sd, rho[k])
+                    variance[k, i] = add_tree(variance[k, i], sd, rho[k])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .program import Program
 
 # Bits of a node's ``flags``.
 CATEGORICAL = 1
@@ -116,6 +120,13 @@ class Forest:
     def routing(self) -> tuple[NDArray[Any], ...]:
         """The arrays that kernels route with: (root, nodes, category_start, category_bits)."""
         return self.root, self.nodes, self.category_start, self.category_bits
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The forest compiled for replay, or None if it is better walked."""
+        from .program import compile_forest
+
+        return compile_forest(self)
 
     def tree_of_leaf(self) -> NDArray[np.int64]:
         """(L,) the tree that each leaf belongs to."""

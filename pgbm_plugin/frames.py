@@ -30,18 +30,19 @@ class Frame(Rows):
                     f"column {self._name(j)!r} has type {self._type(j)}; make it numeric or categorical, as in training"
                 )
 
-    def block(self, lo: int, hi: int) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        wanted = range(self.features.count) if columns is None else columns.tolist()
         # one column after the other is written, so they should be contiguous
-        out = np.empty((hi - lo, self.features.count), np.float64, order="F")
-        for j in range(self.features.count):
+        out = np.empty((hi - lo, len(wanted)), np.float64, order="F")
+        for i, j in enumerate(wanted):
             if j in self.codes:
                 values, index = self._dictionary(j, lo, hi)
-                out[:, j] = _encode(values, index, self.codes[j], self._name(j), self.features)
+                out[:, i] = _encode(values, index, self.codes[j], self._name(j), self.features)
             elif j in self.coded:
                 codes = self._dictionary(j, lo, hi)[1]
-                out[:, j] = np.where(codes < 0, np.nan, codes)
+                out[:, i] = np.where(codes < 0, np.nan, codes)
             else:
-                out[:, j] = self._numbers(j, lo, hi)
+                out[:, i] = self._numbers(j, lo, hi)
         return out
 
     def _category_values(self, columns: list[int]) -> dict[int, Sequence[Any]]:

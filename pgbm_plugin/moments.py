@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .forest import Forest
 from .parallel import map_chunks, progress_bar, run_chunks
+from .route import choose_route
 from .rows import Rows
 from .training import TrainingSpec
 
@@ -112,31 +113,16 @@ def _gather(
     n_jobs: int | None,
     progress: bool,
 ) -> LeafMoments:
-    from .kernels import cpu
-
-    root, *splits = forest.routing
-    new_iteration = spec.new_iteration()
-    objective = spec.objective
-    assert objective is not None
+    route = choose_route(forest, rows)
+    leaves = forest.leaf_start[n_trees]
+    ordered_step = route.ordered(step[:leaves])
+    weights = np.empty(0) if weight is None else weight
 
     def chunk(lo: int, hi: int) -> LeafMoments:
         sums = np.zeros((forest.n_leaves, 8))
-        for begin, end, X in rows.blocks(lo, hi):
-            cpu.gather_moments(
-                X,
-                y[begin:end],
-                weight[begin:end] if weight is not None else np.empty(0),
-                root[:n_trees],
-                *splits,
-                step,
-                new_iteration,
-                objective.code,
-                objective.value,
-                objective.rounds_first,
-                _initial_margin(forest, spec, init_score, begin, end),
-                sums,
-            )
-        return _from_sums(sums, hi - lo)
+        margin = _initial_margin(forest, spec, init_score, lo, hi)
+        route.gather_moments(lo, hi, y, weights, spec, ordered_step, margin, sums)
+        return _from_sums(route.by_leaf(sums), hi - lo)
 
     return reduce(LeafMoments.merge, map_chunks(chunk, len(rows), _CHUNK, n_jobs, progress))
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .forest import Forest
 from .moments import LeafMoments
 from .parallel import run_chunks
+from .route import choose_route
 from .rows import Rows
 from .training import TrainingSpec
 
@@ -85,22 +86,21 @@ def margins(
     n_jobs: int | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
     """Margin of every row in the precision of `leaf_value`, and its variance (eq. 12) if `leaf_sd` is given."""
-    from .kernels import cpu
-
     margin = np.full(len(rows), forest.base_margin, leaf_value.dtype)
     if init_score is not None:
         margin[:] = init_score * forest.divisor  # which is divided out again below
-    variance = np.zeros(len(rows)) if leaf_sd is not None else None
+    route = choose_route(forest, rows)
+    value = route.ordered(leaf_value)
+    variance = None
+    if leaf_sd is None:
+        run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, margin), len(rows), _CHUNK, n_jobs)
+    else:
+        sd, variance = route.ordered(leaf_sd), np.zeros(len(rows))
 
-    def chunk(lo: int, hi: int) -> None:
-        for begin, end, X in rows.blocks(lo, hi):
-            if leaf_sd is None or variance is None:
-                cpu.add_margin(X, *forest.routing, leaf_value, margin[begin:end])
-            else:
-                part = margin[begin:end], variance[begin:end]
-                cpu.add_margin_variance(X, *forest.routing, leaf_value, leaf_sd, rho, *part)
+        def chunk(lo: int, hi: int) -> None:
+            route.add_margin_variance(lo, hi, value, sd, rho, margin, variance)
 
-    run_chunks(chunk, len(rows), _CHUNK, n_jobs)
+        run_chunks(chunk, len(rows), _CHUNK, n_jobs)
     if forest.divisor > 1:
         margin /= forest.divisor
     return margin, variance
@@ -109,14 +109,8 @@ def margins(
 def variances(
     forest: Forest, rows: Rows, leaf_sd: NDArray[np.float64], rho: NDArray[np.float64], n_jobs: int | None = None
 ) -> NDArray[np.float64]:
-    """(n, k) variance of every row's margin under each of k correlations, in one walk."""
-    from .kernels import cpu
-
-    out = np.zeros((len(rows), len(rho)))
-
-    def chunk(lo: int, hi: int) -> None:
-        for begin, end, X in rows.blocks(lo, hi):
-            cpu.add_variances(X, *forest.routing, leaf_sd, rho, out[begin:end])
-
-    run_chunks(chunk, len(rows), _CHUNK, n_jobs)
+    """(k, n) variance of every row's margin under each of k correlations, in one pass."""
+    route = choose_route(forest, rows)
+    sd, out = route.ordered(leaf_sd), np.zeros((len(rho), len(rows)))
+    run_chunks(lambda lo, hi: route.add_variances(lo, hi, sd, rho, out), len(rows), _CHUNK, n_jobs)
     return out

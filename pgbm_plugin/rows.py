@@ -31,12 +31,19 @@ class Rows(ABC):
     def __len__(self) -> int:
         return self.n
 
-    def blocks(self, lo: int, hi: int) -> Iterator[tuple[int, int, NDArray[Any]]]:
-        """Cut rows lo..hi into ``(begin, end, matrix)``."""
-        size = max(1, min(hi - lo, _BLOCK_NUMBERS // max(1, self.features.count)))
+    def blocks(
+        self, lo: int, hi: int, columns: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        """Cut rows lo..hi into ``(begin, end, matrix)``; the matrix is `place` of the columns asked for."""
+        width = self.features.count if columns is None else len(columns)
+        size = max(1, min(hi - lo, _BLOCK_NUMBERS // max(1, width)))
         for begin in range(lo, hi, size):
             end = min(begin + size, hi)
-            yield begin, end, self._rounded(self.block(begin, end))
+            yield begin, end, self._rounded(self.block(begin, end, columns))
+
+    def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the columns asked for are in a block: side by side, if it was converted."""
+        return np.arange(len(columns))
 
     def converted(self) -> Rows:
         """The same rows as one matrix that needs no conversion: for many passes over them."""
@@ -44,8 +51,8 @@ class Rows(ABC):
         return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
 
     @abstractmethod
-    def block(self, lo: int, hi: int) -> NDArray[Any]:
-        """Rows lo..hi as a (hi - lo, features) matrix of float32 or float64."""
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """Rows lo..hi, all columns or those asked for, as a matrix of float32 or float64."""
 
     def _rounded(self, block: NDArray[Any]) -> NDArray[Any]:
         """The block in the precision that the booster compares in, with its own missing value as NaN."""
@@ -88,13 +95,21 @@ class _Matrix(Rows):
             raise ValueError(f"X must have two dimensions, it has {X.ndim}{hint}")
         check_count(X.shape[1], features)
         self.X, self.n = X, X.shape[0]
+        readable = (np.float32,) if features.dtype == np.float32 else (np.float32, np.float64)
+        self.is_view = X.dtype in readable and X.dtype.isnative and np.isnan(features.missing)
 
     def converted(self) -> Rows:
-        same = self.X.dtype == self.features.dtype and np.isnan(self.features.missing)
-        return self if same else super().converted()
+        return self if self.is_view else super().converted()
 
-    def block(self, lo: int, hi: int) -> NDArray[Any]:
+    def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        return columns if self.is_view else super().place(columns)
+
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
         block = self.X[lo:hi]
+        if self.is_view:
+            return block
+        if columns is not None:
+            block = block[:, columns]
         if block.dtype.kind != "f" or block.dtype.itemsize < 4:
             return block.astype(self.features.integers)
         return block if block.dtype in (np.float32, np.float64) and block.dtype.isnative else block.astype(np.float64)
@@ -114,13 +129,18 @@ class _Sparse(Rows):
             X.sum_duplicates()
         self.X, self.n = X, X.shape[0]
 
-    def block(self, lo: int, hi: int) -> NDArray[Any]:
-        X = self.X
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        X, width = self.X, self.features.count
         begin, end = X.indptr[lo], X.indptr[hi]
-        dtype = np.float64 if X.dtype == np.float64 else np.float32
-        out = np.full((hi - lo, self.features.count), self.features.absent, dtype)
         row = np.repeat(np.arange(hi - lo), np.diff(X.indptr[lo : hi + 1]))
-        out[row, X.indices[begin:end]] = X.data[begin:end]
+        column, data = X.indices[begin:end], X.data[begin:end]
+        if columns is not None:
+            to = np.full(width, -1)
+            to[columns], width = np.arange(len(columns)), len(columns)
+            kept = to[column] >= 0
+            row, column, data = row[kept], to[column[kept]], data[kept]
+        out = np.full((hi - lo, width), self.features.absent, np.float64 if X.dtype == np.float64 else np.float32)
+        out[row, column] = data
         return out
 
 

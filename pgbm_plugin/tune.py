@@ -187,13 +187,13 @@ def tune(
         return variances(model.forest, rows, model.weights.sd, rho, model.n_jobs)
 
     table = walk(np.append(grid, model.default_rho))
-    paper = validation.score("normal", table[:, -1], Calibration())
-    maps = tuple(fit_map(validation, table[:, k]) if calibrate else Calibration() for k in range(len(grid)))
+    paper = validation.score("normal", table[-1], Calibration())
+    maps = tuple(fit_map(validation, table[k]) if calibrate else Calibration() for k in range(len(grid)))
     scores, failed = {}, {}
     with progress_bar(len(names), "families", progress) as advance:
         for name in names:
             try:
-                scores[name] = [validation.score(name, table[:, k], maps[k]) for k in range(len(grid))]
+                scores[name] = [validation.score(name, table[k], maps[k]) for k in range(len(grid))]
             except ValueError as error:
                 failed[name] = str(error)
             advance(1)
@@ -203,7 +203,7 @@ def tune(
     name = min(scores, key=lambda name: min(scores[name]))
     k = int(np.argmin(scores[name]))
     best = Candidate(name, float(grid[k]), maps[k], scores[name][k])
-    best, variance = _finer_rho(validation, walk, best, table[:, k], grid[max(k - 1, 0) : k + 2], calibrate)
+    best, variance = _finer_rho(validation, walk, best, table[k], grid[max(k - 1, 0) : k + 2], calibrate)
     if calibrate:
         best = _polish_map(validation, best, variance)
     margins = replace(validation.margins, variance=variance)
@@ -274,7 +274,7 @@ def _finer_rho(
     if len(neighbours) == 1:
         return best, variance
     finer = np.linspace(neighbours[0], neighbours[-1], 9)
-    for rho, column in zip(finer, walk(finer).T, strict=True):
+    for rho, column in zip(finer, walk(finer), strict=True):
         calibration = fit_map(validation, column) if calibrate else best.calibration
         score = validation.score(best.distribution, column, calibration)
         if score < best.score:

@@ -1,0 +1,168 @@
+"""Two ways through the trees, with the same bits: walk every row, or replay every tree on blocks of rows.
+
+`choose_route` picks the faster one. The environment variable PGBM_PLUGIN_ROUTE ("walk" or "replay") overrules it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .forest import Forest
+from .program import Program
+from .rows import Rows
+from .training import TrainingSpec
+
+# Replay pays for whole blocks, so that it loses on fewer rows than these.
+_FEW_ROWS = 40
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Row by row from the roots; arrays over leaves are in the forest's order."""
+
+    forest: Forest
+    rows: Rows
+
+    def ordered(self, per_leaf: Array) -> Array:
+        """An array over the forest's leaves, in the order of this route."""
+        return per_leaf
+
+    def by_leaf(self, ordered: Array) -> Array:
+        """The inverse of `ordered`."""
+        return ordered
+
+    def add_margin(self, lo: int, hi: int, value: Array, margin: Array) -> None:
+        """Add the trees' values to the margins of rows lo..hi."""
+        from .kernels import cpu
+
+        for begin, end, X in self.rows.blocks(lo, hi):
+            cpu.add_margin(X, *self.forest.routing, value, margin[begin:end])
+
+    def add_margin_variance(
+        self, lo: int, hi: int, value: Array, sd: Array, rho: float, margin: Array, variance: Array
+    ) -> None:
+        """The same, with the variance recursion."""
+        from .kernels import cpu
+
+        for begin, end, X in self.rows.blocks(lo, hi):
+            part = margin[begin:end], variance[begin:end]
+            cpu.add_margin_variance(X, *self.forest.routing, value, sd, rho, *part)
+
+    def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
+        """The recursion for several correlations: variance is (k, n)."""
+        from .kernels import cpu
+
+        for begin, end, X in self.rows.blocks(lo, hi):
+            cpu.add_variances(X, *self.forest.routing, sd, rho, variance[:, begin:end])
+
+    def gather_moments(
+        self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array, sums: Array
+    ) -> None:
+        """Replay training on rows lo..hi; `margin` holds theirs. As many trees as `step` covers."""
+        from .kernels import cpu
+
+        root, *splits = self.forest.routing
+        n_trees = int(np.searchsorted(self.forest.leaf_start, len(step)))
+        for begin, end, X in self.rows.blocks(lo, hi):
+            cpu.gather_moments(
+                X,
+                y[begin:end],
+                weight[begin:end],
+                root[:n_trees],
+                *splits,
+                step,
+                *_gradient_arguments(spec),
+                (np.empty(cpu.BLOCK, np.int64), np.empty(cpu.BLOCK), np.empty(cpu.BLOCK)),
+                margin[begin - lo : end - lo],
+                sums,
+            )
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Tree by tree on blocks of codes; arrays over leaves are in the order of the program's slots."""
+
+    forest: Forest
+    rows: Rows
+    program: Program
+
+    def ordered(self, per_leaf: Array) -> Array:
+        return per_leaf[self.program.slot[: len(per_leaf)]]
+
+    def by_leaf(self, ordered: Array) -> Array:
+        out = np.empty_like(ordered)
+        out[self.program.slot[: len(ordered)]] = ordered
+        return out
+
+    def add_margin(self, lo: int, hi: int, value: Array, margin: Array) -> None:
+        from .kernels import replay
+
+        for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
+            replay.add_margin(X, *self._trees(), value, self._workspace(margin), margin[begin:end])
+
+    def add_margin_variance(
+        self, lo: int, hi: int, value: Array, sd: Array, rho: float, margin: Array, variance: Array
+    ) -> None:
+        from .kernels import replay
+
+        for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
+            part = margin[begin:end], variance[begin:end]
+            replay.add_margin_variance(X, *self._trees(), value, sd, rho, self._workspace(margin), *part)
+
+    def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
+        from .kernels import replay
+
+        for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
+            replay.add_variances(X, *self._trees(), sd, rho, self._workspace(sd), variance[:, begin:end])
+
+    def gather_moments(
+        self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array, sums: Array
+    ) -> None:
+        from .kernels import replay
+
+        *trees, leaf_start = self._trees()
+        leaf_start = leaf_start[leaf_start <= len(step)]
+        for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
+            replay.gather_moments(
+                X,
+                y[begin:end],
+                weight[begin:end],
+                *trees,
+                leaf_start,
+                step,
+                *_gradient_arguments(spec),
+                self._workspace(margin),
+                margin[begin - lo : end - lo],
+                sums,
+            )
+
+    def _trees(self) -> tuple[Any, ...]:
+        program = self.program
+        return self.rows.place(program.feature), program.coding, program.splits, self.forest.leaf_start
+
+    def _workspace(self, margin: Array) -> tuple[Array, ...]:
+        from .kernels import replay
+
+        program = self.program
+        return replay.workspace(len(program.feature), len(program.column_feature), program.code.dtype, margin.dtype)
+
+
+def choose_route(forest: Forest, rows: Rows) -> Walk | Replay:
+    """The faster way for this many rows."""
+    wish = os.environ.get("PGBM_PLUGIN_ROUTE", "")
+    if wish == "walk" or (len(rows) < _FEW_ROWS and wish != "replay") or forest.program is None:
+        return Walk(forest, rows)
+    return Replay(forest, rows, forest.program)
+
+
+def _gradient_arguments(spec: TrainingSpec) -> tuple[Any, ...]:
+    objective = spec.objective
+    assert objective is not None
+    return spec.new_iteration(), objective.code, objective.value, objective.rounds_first
