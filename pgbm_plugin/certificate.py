@@ -1,7 +1,7 @@
 """Certificate: are these the rows, labels and settings that the trees were grown from?
 
-With the right ones, the recomputed ``-alpha G / (H + lambda)`` equals every stored leaf value, to rounding. One label
-of thousands off by one shows as 1e-3, so the answer is never a guess.
+With the right ones, the recomputed ``-alpha G / (H + lambda)`` equals every stored leaf value, to rounding; one label
+of thousands off by one shows as 1e-3. What else may be wrong is then a diagnosis from counts, covers and errors.
 """
 
 from __future__ import annotations
@@ -129,6 +129,11 @@ def _diagnose(
         )
     if match > _MOSTLY:
         return "approximate", _why_values_differ(forest, spec, errors)
+    if spec.leaf_count is None and not weighted:
+        return "held-out", (
+            "these are not the training rows, or not with their weights (then give sample_weight=): the moments are "
+            "out of sample"
+        )
     return "held-out", "these are not the training rows: the moments are out of sample"
 
 

@@ -54,5 +54,6 @@ def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:
     """Levels as an array, each strictly between 0 and 1."""
     levels = np.asarray(levels, np.float64)
     if levels.size == 0 or not np.all((levels > 0.0) & (levels < 1.0)):
-        raise ValueError(f"{name} must lie strictly between 0 and 1, not {levels.tolist()}")
+        shown = levels.tolist() if levels.size < 10 else f"an array of shape {levels.shape}"
+        raise ValueError(f"{name} must lie strictly between 0 and 1, not {shown}")
     return levels

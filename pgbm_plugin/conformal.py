@@ -20,20 +20,22 @@ class ConformalScores:
     residuals : (m,) (y - mean) / std of the calibration rows.
     lower : bound below which no outcome can lie.
     rho, calibration : the settings of the std; with other ones the residuals mean nothing.
+    family : the family that was set before.
     """
 
     residuals: NDArray[np.float64]
     lower: float
     rho: float
     calibration: Calibration
+    family: str
 
 
 def conformal_scores(
-    margins: Margins, y: NDArray[np.float64], lower: float, rho: float, calibration: Calibration
+    margins: Margins, y: NDArray[np.float64], lower: float, rho: float, calibration: Calibration, family: str
 ) -> ConformalScores:
     """Scores of calibration rows; `margins` with the floor of `variance_floor` under their variance."""
     std = np.sqrt(margins.response_variance(calibration))
-    return ConformalScores((y - margins.prediction) / std, lower, rho, calibration)
+    return ConformalScores((y - margins.prediction) / std, lower, rho, calibration, family)
 
 
 def variance_floor(leaf_sd: NDArray[np.float64], count: NDArray[np.int64], n_trees: int) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,14 +20,14 @@ from .conformal import ConformalScores, conformal_scores, variance_floor
 from .forest import Forest
 from .moments import LeafMoments
 from .objectives import LOG
-from .propagate import LeafWeights, margins, paper_leaf_values
+from .propagate import LeafWeights, are_wrapped_rows, margins, paper_leaf_values, variances
 from .response import Margins, to_response
 from .rows import Rows, read_rows
 from .training import TrainingSpec
 
 if TYPE_CHECKING:
     from .distributions import Distribution
-    from .tune import TuneResult
+    from .tuneresult import TuneResult
 
 
 class ProbabilisticModel:
@@ -66,6 +68,7 @@ class ProbabilisticModel:
         self.calibration = Calibration()
         self._residuals: NDArray[np.float64] | None = None  # the shape of "empirical"
         self._conformal: ConformalScores | None = None
+        self._tuned_on: bytes | None = None  # a digest of the labels
         self._leaf_value = forest.leaf_value if mean == "booster" else paper_leaf_values(forest, spec, weights)
 
     @property
@@ -86,6 +89,16 @@ class ProbabilisticModel:
 
         family(name)  # raises if there is none
         self._distribution = name
+
+    @property
+    def calibration(self) -> Calibration:
+        return self._calibration
+
+    @calibration.setter
+    def calibration(self, value: Calibration) -> None:
+        if not isinstance(value, Calibration):
+            raise TypeError(f"calibration must be a Calibration(b, c), not {value!r}")
+        self._calibration = value
 
     def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
         """What the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std).
@@ -137,7 +150,7 @@ class ProbabilisticModel:
         y_val: Any,
         *,
         score: Literal["crps", "nll"] = "crps",
-        distributions: Sequence[str] | None = None,
+        distributions: Sequence[str] | str | None = None,
         rho: ArrayLike | None = None,
         calibrate: bool = True,
         sample_weight: Any = None,
@@ -150,29 +163,54 @@ class ProbabilisticModel:
 
         Parameters
         ----------
-        X_val, y_val : at least 6 rows that training did not see.
+        X_val, y_val : at least 6 rows that training did not see. The search looks at 4,000 of them at most.
         score : "crps" or "nll".
         distributions : families to try; None for all.
         rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.
         calibrate : fit the map sigma^2 -> c sigma^(2 b) as well.
         """
-        from .tune import tune
+        from .tune import MIN_ROWS, SEARCH_ROWS, Validation, tune
 
+        if score not in ("crps", "nll"):
+            raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
+        rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, MIN_ROWS)
+        weight = read_column("sample_weight", sample_weight, len(rows))
+        weight = np.ones(len(rows)) if weight is None else weight
+        if not np.any(margins_.variance > 0):
+            raise ValueError(
+                "there is no variance to tune: every leaf that these rows reach held one row; train with more rows a "
+                "leaf, or wrap held-out rows"
+            )
+
+        def validation(index: NDArray[np.int64]) -> Validation:
+            part = rows if len(index) == len(rows) else rows.sample(index)
+            w = weight[index]
+            return Validation(
+                margins_.take(index),
+                y[index],
+                w / w.sum(),
+                score,
+                self._variance_floor(),
+                lambda rho: variances(self.forest, part, self.weights.sd, rho, self.n_jobs),
+            )
+
+        used = np.flatnonzero(weight)
+        everything = validation(used)
+        sample = everything
+        if len(used) > SEARCH_ROWS:
+            sample = validation(np.sort(np.random.default_rng(0).choice(used, SEARCH_ROWS, replace=False)))
         result = tune(
-            self,
-            X_val,
-            y_val,
-            metric=score,
+            everything,
+            sample,
+            self.default_rho,
             distributions=distributions,
             rho=rho,
             calibrate=calibrate,
-            sample_weight=sample_weight,
-            init_score=init_score,
             progress=progress,
         )
         self.rho, self.calibration = result.best.rho, result.best.calibration
         self.distribution = result.best.distribution
-        self._residuals, self._conformal = result.residuals, None
+        self._residuals, self._conformal, self._tuned_on = result.residuals, None, _digest(y)
         return result
 
     def conformalize(self, X_cal: Any, y_cal: Any, *, init_score: Any = None) -> ProbabilisticModel:
@@ -182,17 +220,45 @@ class ProbabilisticModel:
         any model and any number of rows: at least the level, and above it by at most 1 / (n + 1) a side. Sets
         `distribution` to "conformal"; works after or without `tune`.
         """
-        from .distributions import family
-
-        margins_ = self._margins(X_cal, None, init_score)
-        y = read_column("y_cal", y_cal, len(margins_.prediction))
-        if y is None or len(y) < 2:
-            raise ValueError("conformalize needs at least two labelled rows")
-        support = 0.0 if self.forest.link == LOG else family(self.distribution)[0].support
-        self._conformal = conformal_scores(self._floored(margins_), y, support, self.rho, self.calibration)
+        _, y, margins_ = self._held_out("conformalize", X_cal, y_cal, "y_cal", init_score, 2)
+        if _digest(y) == self._tuned_on:
+            warnings.warn(
+                "these are the rows that tune saw: coverage is not guaranteed; keep rows for conformalize alone",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._conformal = conformal_scores(
+            self._floored(margins_), y, self._support(), self.rho, self.calibration, self.distribution
+        )
         self._residuals = self._conformal.residuals
         self.distribution = "conformal"
         return self
+
+    def _held_out(
+        self, name: str, X: Any, y: Any, y_name: str, init_score: Any, at_least: int
+    ) -> tuple[Rows, NDArray[np.float64], Margins]:
+        """Labelled rows that training should not have seen, and what the trees say of them."""
+        if y is None:
+            raise TypeError(f"{name} needs labels: model.{name}(X, y)")
+        rows, _ = self._read(X, init_score)
+        if len(rows) < at_least:
+            raise ValueError(f"{name} needs at least {at_least} rows, it got {len(rows)}")
+        label = read_column(y_name, y, len(rows))
+        assert label is not None
+        if self.spec.objective is not None:
+            self.spec.objective.check_labels(label)
+        if are_wrapped_rows(self.forest, self.moments, rows) and self.certificate.status != "held-out":
+            warnings.warn(
+                "these are the rows that wrap saw: residuals of training rows are too small, and so will be the "
+                f"spread; give {name} held-out rows",
+                UserWarning,
+                stacklevel=3,
+            )
+        return rows, label, self._margins(X, None, init_score)
+
+    def _support(self) -> float:
+        """Below this no outcome can lie: the objective's word, not that of a family that someone chose."""
+        return 0.0 if self.forest.link == LOG else -np.inf
 
     def _read(self, X: Any, init_score: Any) -> tuple[Rows, NDArray[np.float64] | None]:
         found = read_dataset(X)
@@ -210,7 +276,10 @@ class ProbabilisticModel:
         return Margins(self.forest, margin, to_response(self.forest, margin), variance)
 
     def _distribution_of(self, margins_: Margins, name: str, rho: float | None = None) -> Distribution:
-        if name == "conformal":
+        from .distributions import Conformal, Empirical, family
+
+        cls, _ = family(name)
+        if issubclass(cls, Conformal):
             scores = self._conformal
             if scores is None:
                 raise ValueError("there are no conformal scores: call model.conformalize first")
@@ -218,13 +287,16 @@ class ProbabilisticModel:
                 raise ValueError("rho or calibration changed after conformalize: call it again")
             options = {"residuals": scores.residuals, "lower": scores.lower}
             return self._floored(margins_).distribution(name, self.calibration, **options)
-        if name == "empirical" and self._residuals is not None:
-            return margins_.distribution(name, self.calibration, residuals=self._residuals)
+        if issubclass(cls, Empirical) and self._residuals is not None:
+            options = {"residuals": self._residuals, "lower": self._support()}
+            return self._floored(margins_).distribution(name, self.calibration, **options)
         return margins_.distribution(name, self.calibration)
 
     def _floored(self, margins_: Margins) -> Margins:
-        floor = variance_floor(self.weights.sd, self.moments.count, self.forest.n_trees)
-        return replace(margins_, variance=np.maximum(margins_.variance, floor))
+        return replace(margins_, variance=np.maximum(margins_.variance, self._variance_floor()))
+
+    def _variance_floor(self) -> float:
+        return variance_floor(self.weights.sd, self.moments.count, self.forest.n_trees)
 
     def __repr__(self) -> str:
         objective = self.spec.objective.name if self.spec.objective else "custom"
@@ -238,12 +310,14 @@ class ProbabilisticModel:
         )
 
     def _calibration_words(self) -> str:
-        words = ""
-        if self.calibration != Calibration():
-            words += f", variance -> {self.calibration.c:.4g} * variance^{self.calibration.b:.3g}"
-        if self._conformal is not None:
-            words += f", conformal on {len(self._conformal.residuals)} rows"
-        return words
+        if self.distribution == "conformal" and self._conformal is not None:
+            rows, around = len(self._conformal.residuals), self._conformal.family
+            return f" on {rows} rows around {around}, variance -> {self.calibration}"
+        return ", untuned" if self._tuned_on is None else f", variance -> {self.calibration}"
+
+
+def _digest(y: NDArray[np.float64]) -> bytes:
+    return hashlib.sha256(y.tobytes()).digest()
 
 
 def _check_rho(value: float) -> float:

@@ -114,3 +114,20 @@ def variances(
     sd, out = route.ordered(leaf_sd), np.zeros((len(rho), len(rows)))
     run_chunks(lambda lo, hi: route.add_variances(lo, hi, sd, rho, out), len(rows), _CHUNK, n_jobs)
     return out
+
+
+def are_wrapped_rows(forest: Forest, moments: LeafMoments, rows: Rows) -> bool:
+    """Whether the rows of the moments come again: as many, and spread over the first trees' leaves alike."""
+    if len(rows) != moments.rows:
+        return False
+    from .kernels import cpu
+
+    root, *splits = forest.routing
+    leaf = np.empty(len(rows), np.int64)
+    for start in root[:3]:
+        for lo, hi, X in rows.blocks(0, len(rows)):
+            cpu.route(X, start, *splits, leaf[lo:hi])
+        met = np.unique(leaf)
+        if np.any(np.bincount(leaf, minlength=forest.n_leaves)[met] != moments.count[met]):
+            return False
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,12 @@ class Margins:
     prediction: NDArray[Any]
     variance: NDArray[np.float64]
 
+    def take(self, index: NDArray[np.int64]) -> Margins:
+        """Those of some rows."""
+        return replace(
+            self, margin=self.margin[index], prediction=self.prediction[index], variance=self.variance[index]
+        )
+
     def response_variance(self, calibration: Calibration, lognormal: bool = False) -> NDArray[np.float64]:
         """(n,) calibrated variance of the response.
 
@@ -45,6 +51,15 @@ class Margins:
         if self.forest.link == LOG:
             return self.prediction.astype(np.float64) ** 2 * (np.expm1(variance) if lognormal else variance)
         return 4.0 * self.margin.astype(np.float64) ** 2 * variance + 2.0 * variance**2
+
+    def link_slope(self) -> NDArray[np.float64]:
+        """(n,) |d response / d margin|, bounded away from 0."""
+        if self.forest.link == IDENTITY:
+            return np.ones(len(self.margin))
+        if self.forest.link == LOG:
+            return self.prediction.astype(np.float64)
+        slope = 2.0 * np.abs(self.margin.astype(np.float64))
+        return np.maximum(slope, 1e-3 * slope.max())
 
     def distribution(self, name: str, calibration: Calibration, **options: Any) -> Distribution:
         """The members of a family with these means and calibrated variances."""

@@ -41,6 +41,11 @@ class Rows(ABC):
             end = min(begin + size, hi)
             yield begin, end, self._rounded(self.block(begin, end, columns))
 
+    def sample(self, index: NDArray[np.int64]) -> Rows:
+        """Some of the rows, by their numbers in rising order, as a matrix."""
+        parts = [block[index[(index >= lo) & (index < hi)] - lo] for lo, hi, block in self.blocks(0, self.n)]
+        return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
+
     def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where the columns asked for are in a block: side by side, if it was converted."""
         return np.arange(len(columns))

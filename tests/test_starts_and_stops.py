@@ -113,7 +113,9 @@ def test_xgboost_early_stopping(numeric, tmp_path):
     assert model.forest.n_trees == booster.num_boosted_rounds()
     assert np.array_equal(model.predict(X), booster.predict(xgb.DMatrix(X)))
     booster.save_model(tmp_path / "m.json")
-    assert np.array_equal(wrap(tmp_path / "m.json", *train).predict(X), booster.predict(xgb.DMatrix(X)))
+    with pytest.warns(UserWarning, match="stopped early.*load it into an XGBRegressor"):
+        from_file = wrap(tmp_path / "m.json", *train)
+    assert np.array_equal(from_file.predict(X), booster.predict(xgb.DMatrix(X)))
 
     estimator = xgb.XGBRegressor(n_estimators=60, early_stopping_rounds=3, num_parallel_tree=2, **XGB)
     estimator.fit(*train, eval_set=[valid], verbose=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ class TrainingData:
 
 def read_model(model: Any) -> tuple[Forest, TrainingSpec]:
     """Read a live model, a scikit-learn estimator, or a file of either booster."""
+    if isinstance(model, str) and "\n" in model:
+        raise ValueError("this is the text of a model, not a path; save the model and give its path")
     if isinstance(model, (str, os.PathLike)):
         return _read_file(Path(model))
     kinds = _kinds(model)
@@ -91,7 +94,9 @@ def _read_file(path: Path) -> tuple[Forest, TrainingSpec]:
         if lightgbm.is_model_text(raw[:16]):
             return lightgbm.read(raw.decode())
         if xgboost.is_model_bytes(raw[:16]):
-            return xgboost.read(xgboost.load(raw))
+            document = xgboost.load(raw)
+            _warn_of_later_trees(document)
+            return xgboost.read(document)
     except UnsupportedModelError:
         raise
     except ValueError as error:
@@ -100,6 +105,20 @@ def _read_file(path: Path) -> tuple[Forest, TrainingSpec]:
         f"{str(path)!r} is neither a LightGBM text model nor an XGBoost JSON or UBJSON model; save the model with its "
         f"booster's save_model"
     )
+
+
+def _warn_of_later_trees(document: Any) -> None:
+    """An estimator would stop at the best iteration; a booster, which a file is, does not."""
+    learner = document["learner"]
+    best = learner.get("attributes", {}).get("best_iteration") if isinstance(learner.get("attributes"), dict) else None
+    rounds = len(learner["gradient_booster"].get("model", {}).get("iteration_indptr", ())) - 1
+    if best is not None and int(best) + 1 < rounds:
+        warnings.warn(
+            f"the model stopped early, at iteration {int(best) + 1} of {rounds}. A file is read as xgb.Booster "
+            f"reads it, with all trees; to stop at the best, load it into an XGBRegressor and wrap that",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _read_xgboost(

@@ -16,7 +16,7 @@ from ..forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
 from ..objectives import IDENTITY, XGBOOST, Objective
 from ..training import TrainingSpec, without_constants
 from . import ubjson
-from .xgboost_rates import Rates, solve_rates
+from .xgboost_rates import Rates, rates_from_trees
 from .xgboost_trees import FlatTrees, flatten
 
 # 128 MB of category sets
@@ -200,7 +200,7 @@ def _training_spec(
         max_step=max_step if max_step > 0 else np.inf,
         sure=config is not None,
     )
-    rates = solve_rates(flat, nominal, leaves_are_renewed=objective.renewed)
+    rates = rates_from_trees(flat, nominal, leaves_are_renewed=objective.renewed)
     # a tree with too little hessian for min_child_weight is one leaf of exactly 0: no step
     constant = (np.diff(forest.leaf_start) == 1) & (forest.leaf_value[forest.leaf_start[:-1]] == 0)
     return TrainingSpec(

@@ -70,7 +70,7 @@ class _Equations:
         return np.stack([self.wh + rates.lambda_ * self.w + rates.l1 * self.s, eta * self.w - self.v, eta * self.s], 1)
 
 
-def solve_rates(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> Rates:
+def rates_from_trees(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> Rates:
     """The nominal rates if the trees agree with them, else the simplest ones that the trees imply.
 
     `nominal.sure` says whether they are more than a guess.

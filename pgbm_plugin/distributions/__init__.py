@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -47,8 +48,12 @@ def register(cls: type[Distribution]) -> type[Distribution]:
     """Make a family known by its `name`; usable as a class decorator."""
     if not (isinstance(cls, type) and issubclass(cls, Distribution)):
         raise TypeError(f"a family is a subclass of Distribution, not {cls!r}")
+    if inspect.isabstract(cls):
+        raise TypeError(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}")
     if not re.fullmatch(r"[a-z]\w*", getattr(cls, "name", "")):
         raise ValueError(f"{cls.__name__} needs a class attribute name, in small letters")
+    if FAMILIES.get(cls.name, cls).__qualname__ != cls.__qualname__:
+        raise ValueError(f"there is a family {cls.name!r} already; choose another name")
     FAMILIES[cls.name] = cls
     return cls
 
@@ -63,7 +68,11 @@ def family(spec: str) -> tuple[type[Distribution], dict[str, Any]]:
         options = {key.strip(): float(value) for key, value in pairs}
     except ValueError:
         raise ValueError(f"cannot read the options of {spec!r}; write them as in 'studentt(df=5)'") from None
-    return FAMILIES[match.group(1)], options
+    cls = FAMILIES[match.group(1)]
+    known = [key for key in inspect.signature(cls._parameters).parameters if key not in ("mean", "variance")]
+    if unknown := [key for key in options if key not in known]:
+        raise ValueError(f"{cls.name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+    return cls, options
 
 
 for _family in (

@@ -26,13 +26,13 @@ class Distribution(ABC):
 
     A row whose variance is 0 is a point mass at its mean: a finite quantile, a step as cdf, |y - mean| as CRPS.
 
-    A family is a subclass with a `name` and the formulas marked abstract below. They take arrays that
-    broadcast and parameters by scipy's names, and never meet a point mass.
+    A family is a subclass with a `name` and the five formulas marked abstract below: parameters from moments, moments,
+    log density, cdf and quantiles. They take arrays that broadcast and parameters by name, and never meet a point mass.
     """
 
     name: ClassVar[str]
-    support: ClassVar[float] = -np.inf
-    """Where the support begins."""
+    tunable: ClassVar[bool] = True
+    """Whether `tune` tries the family when not told which."""
 
     def __init__(self, *, point: ArrayLike | None = None, **params: ArrayLike):
         """From parameters, each (n,) or a number; `point` is (n,), the place of a point mass or NaN for none."""
@@ -66,6 +66,9 @@ class Distribution(ABC):
 
     # The formulas of a family. Their arguments are open here, because every family has its own parameters.
 
+    _log_point_mass: ClassVar[float] = np.inf
+    """Log density of a point mass at its place."""
+
     _needs: ClassVar[str] = "they must be finite"
     """What moments must satisfy, for the error message."""
 
@@ -91,33 +94,43 @@ class Distribution(ABC):
     def _cdf(self, *args: Any, **params: Any) -> Array:
         """(x, **params): P(Y <= x)."""
 
-    @abstractmethod
     def _sf(self, *args: Any, **params: Any) -> Array:
-        """(x, **params): P(Y > x), accurate in the upper tail."""
+        """(x, **params): P(Y > x); override it to be accurate in the upper tail."""
+        return 1.0 - self._cdf(*args, **params)
 
     @abstractmethod
     def _ppf(self, *args: Any, **params: Any) -> Array:
         """(q, **params): the smallest x with P(Y <= x) >= q."""
 
-    @abstractmethod
     def _isf(self, *args: Any, **params: Any) -> Array:
-        """(q, **params): the smallest x with P(Y > x) <= q, accurate for small q."""
+        """(q, **params): the smallest x with P(Y > x) <= q; override it to be accurate for small q."""
+        return self._ppf(1.0 - args[0], **params)
 
-    @abstractmethod
     def _rvs(self, *args: Any, **params: Any) -> Array:
         """(rng, shape, **params): draws."""
+        rng, shape = args
+        return self._ppf(rng.random(shape), **params)
 
-    @abstractmethod
     def _crps(self, *args: Any, **params: Any) -> Array:
-        """(y, **params): continuous ranked probability score, in closed form."""
+        """(y, **params): continuous ranked probability score; override it where there is a closed form.
+
+        Twice the quantile loss over all levels (Laio and Tamea 2007), by Gauss-Legendre quadrature.
+        """
+        (y,) = args
+        nodes, weights = np.polynomial.legendre.leggauss(200)
+        total = np.zeros(np.broadcast_shapes(np.shape(y), *map(np.shape, params.values())))
+        for level, weight in zip(0.5 * (nodes + 1.0), weights, strict=True):
+            quantile = self._ppf(np.float64(level), **params)
+            total += weight * ((y <= quantile) - level) * (quantile - y)
+        return total
 
     def _entropy(self, *args: Any, **params: Any) -> Array:
         """(**params): differential entropy, where it is closed."""
         raise NotImplementedError
 
-    @abstractmethod
     def to_scipy(self) -> Any:
         """The same as a frozen scipy.stats distribution with (n,) parameters; NaN in a point mass."""
+        raise NotImplementedError(f"{self.name} does not say which scipy distribution it is")
 
     # What users call.
 
@@ -156,7 +169,7 @@ class Distribution(ABC):
     def logpdf(self, x: ArrayLike) -> Array:
         """Log density (log mass for a discrete family)."""
         x, p, point = self._per_row(x)
-        return self._unless_point(self._logpdf(x, **p), np.where(x == point, np.inf, -np.inf), point)
+        return self._unless_point(self._logpdf(x, **p), np.where(x == point, self._log_point_mass, -np.inf), point)
 
     def cdf(self, x: ArrayLike) -> Array:
         """P(Y <= x)."""
@@ -215,6 +228,17 @@ class Distribution(ABC):
         chosen._point = _read_only(np.atleast_1d(self._point[rows]))
         chosen._params = {key: _read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
         return chosen
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for array in (self._point, *self._params.values()):  # pickle forgets that they are read-only
+            array.flags.writeable = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} distribution of {len(self)} rows>"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from ..columns import check_levels
 from .base import Array
 from .empirical import Empirical
 
@@ -18,20 +17,15 @@ class Conformal(Empirical):
     With the next row, m + 1 exchangeable residuals fall into m + 1 gaps alike. So the level q < 1/2 takes the
     residual of rank floor((m + 1) q), the level q >= 1/2 that of rank ceil((m + 1) q): an interval then holds at least
     its coverage, whatever the model. A rank outside 1..m is an infinite quantile, with a warning.
-
-    `lower` is a bound below which no outcome can lie; quantiles are cut there, which costs no coverage.
     """
 
     name = "conformal"
+    tunable = False
 
-    def __init__(self, *, residuals: ArrayLike, lower: float = -np.inf, **params: Any):
-        super().__init__(residuals=residuals, **params)
-        self.residuals = np.sort(np.asarray(residuals, np.float64))
-        self.residuals.flags.writeable = False
-        self.lower = lower
-
-    def _moments(self, loc: Array, scale: Array) -> tuple[Array, Array]:
-        return loc + scale * self.residuals.mean(), scale**2 * self.residuals.var()
+    def interval(self, confidence: float) -> tuple[Array, Array]:
+        tail = (1.0 - float(check_levels("confidence", confidence))) / 2.0
+        ends = self.ppf([tail, 1.0 - tail])
+        return ends[:, 0], ends[:, 1]
 
     def _ppf(self, q: Array, loc: Array, scale: Array) -> Array:
         m = len(self.residuals)
@@ -46,6 +40,3 @@ class Conformal(Empirical):
             )
         padded = np.concatenate([[-np.inf], self.residuals, [np.inf]])
         return np.maximum(loc + scale * padded[np.clip(rank, 0, m + 1)], self.lower)
-
-    def _isf(self, q: Array, loc: Array, scale: Array) -> Array:
-        return self._ppf(1.0 - q, loc, scale)

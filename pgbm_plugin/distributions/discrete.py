@@ -13,7 +13,7 @@ from .base import Array, Distribution
 class Discrete(Distribution):
     """A distribution on 0, 1, 2, ..."""
 
-    support = 0.0
+    _log_point_mass = 0.0
 
     def pmf(self, x: ArrayLike) -> Array:
         """Mass: `pdf` by its proper name."""

@@ -15,12 +15,11 @@ class Gamma(Distribution):
     """Gamma of shape a: mean a scale, variance a scale^2. Needs a positive mean."""
 
     name = "gamma"
-    support = 0.0
-    _needs = "it needs a mean > 0"
+    _needs = "it needs a mean > 0, and finite moments"
 
     @staticmethod
     def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
-        return np.isfinite(variance) & (mean > 0.0)
+        return np.isfinite(mean) & np.isfinite(variance) & (mean > 0.0)
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:

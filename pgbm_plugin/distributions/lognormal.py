@@ -18,12 +18,11 @@ class LogNormal(Distribution):
     """exp of Normal(log scale, s): mean scale exp(s^2 / 2), variance mean^2 (exp(s^2) - 1). Needs a positive mean."""
 
     name = "lognormal"
-    support = 0.0
-    _needs = "it needs a mean > 0"
+    _needs = "it needs a mean > 0, and finite moments"
 
     @staticmethod
     def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
-        return np.isfinite(variance) & (mean > 0.0)
+        return np.isfinite(mean) & np.isfinite(variance) & (mean > 0.0)
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:

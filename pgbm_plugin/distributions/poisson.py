@@ -13,10 +13,10 @@ from .discrete import Discrete, search_quantile
 
 
 class Poisson(Discrete):
-    """Poisson(mu): mean and variance mu. Only the mean is matched, which must not be negative."""
+    """Poisson(mu): mean and variance mu. Only the mean is matched, which must be positive."""
 
     name = "poisson"
-    _needs = "it needs a mean > 0"
+    _needs = "it needs a mean > 0, and a finite one"
 
     @staticmethod
     def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:

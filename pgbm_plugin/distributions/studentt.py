@@ -20,8 +20,8 @@ class StudentT(Distribution):
 
     @staticmethod
     def _parameters(mean: Array, variance: Array, df: float = 3.0) -> dict[str, Array]:
-        if not df > 2.0:
-            raise ValueError(f"df must be more than 2 for a finite variance, not {df}")
+        if not 2.0 < df < np.inf:
+            raise ValueError(f"df must be more than 2, for a finite variance, and finite, not {df}")
         return {"df": np.full_like(mean, df), "loc": mean, "scale": np.sqrt(variance * (df - 2.0) / df)}
 
     @staticmethod

@@ -15,12 +15,11 @@ class Weibull(Distribution):
     """Weibull of shape c: mean scale Gamma(1 + 1/c). Needs a positive mean."""
 
     name = "weibull"
-    support = 0.0
-    _needs = "it needs a mean > 0"
+    _needs = "it needs a mean > 0, and finite moments"
 
     @staticmethod
     def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
-        return np.isfinite(variance) & (mean > 0.0)
+        return np.isfinite(mean) & np.isfinite(variance) & (mean > 0.0)
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:

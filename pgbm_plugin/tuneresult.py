@@ -1,0 +1,90 @@
+"""TuneResult: what `tune` tried and chose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .calibration import Calibration
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One choice and its mean score on the validation rows."""
+
+    distribution: str
+    rho: float
+    calibration: Calibration
+    score: float
+
+
+@dataclass(frozen=True, repr=False)
+class TuneResult:
+    """What `tune` tried; F families, R correlations.
+
+    Attributes
+    ----------
+    metric : "crps" or "nll".
+    rows : validation rows.
+    rho : (R,) the grid.
+    distributions : the F families that could be scored.
+    scores : (F, R) mean score of each family at each correlation, ready to plot; all with the map of a normal.
+    calibrations : the R power maps that `scores` were computed with.
+    candidates : the families from best to worst, each at its best correlation; those that could win with a map and
+        a correlation of their own.
+    failed : families that do not fit the data, with the reason.
+    before : the paper's default: a normal, rho = log10(n) / 100, no map.
+    constant : a normal with one spread for all rows, for comparison.
+    residuals : (rows,) (y - mean) / std under the best: the shape of the empirical family.
+    """
+
+    metric: str
+    rows: int
+    rho: Array
+    distributions: tuple[str, ...]
+    scores: Array
+    calibrations: tuple[Calibration, ...]
+    candidates: tuple[Candidate, ...]
+    failed: dict[str, str]
+    before: Candidate
+    constant: Candidate
+    residuals: Array
+
+    @property
+    def best(self) -> Candidate:
+        """What the model was set to."""
+        return self.candidates[0]
+
+    def to_pandas(self) -> Any:
+        """The whole grid: a line per family and correlation."""
+        import pandas as pd
+
+        maps = self.calibrations * len(self.distributions)
+        return pd.DataFrame(
+            {
+                "distribution": np.repeat(self.distributions, len(self.rho)),
+                "rho": np.tile(self.rho, len(self.distributions)),
+                "b": [m.b for m in maps],
+                "c": [m.c for m in maps],
+                self.metric: self.scores.ravel(),
+            }
+        )
+
+    def __repr__(self) -> str:
+        lines = [
+            f"tuned on {self.rows} rows: mean {self.metric} {self.before.score:.6g} -> {self.best.score:.6g}",
+            f"  {'distribution':17} {self.metric:>11}  {'rho':>8}  variance ->",
+        ]
+        for label, row in (
+            *((c.distribution, c) for c in self.candidates),
+            ("(one spread)", self.constant),
+            ("(paper's default)", self.before),
+        ):
+            lines.append(f"  {label:17} {row.score:11.6g}  {row.rho:8.4f}  {row.calibration}")
+        lines += [f"  {name:17} left out: {reason}" for name, reason in self.failed.items()]
+        return "\n".join(lines)

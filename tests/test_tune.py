@@ -1,0 +1,384 @@
+"""Tuning after training: what it returns, what it sets, what it costs nothing, and what it refuses."""
+
+from __future__ import annotations
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+
+from pgbm_plugin import wrap
+from pgbm_plugin.calibration import Calibration
+from pgbm_plugin.distributions import FAMILIES
+from pgbm_plugin.scores import crps, nll
+from pgbm_plugin.tune import DEFAULT_RHO
+
+LGB = {"num_leaves": 12, "num_threads": 1, "verbose": -1}
+XGB = {"max_depth": 4, "nthread": 1}
+LOG_LINK = [
+    ("lightgbm", "poisson"),
+    ("lightgbm", "gamma"),
+    ("lightgbm", "tweedie"),
+    ("xgboost", "count:poisson"),
+    ("xgboost", "reg:gamma"),
+    ("xgboost", "reg:tweedie"),
+]
+
+
+def heteroscedastic(n, seed):
+    """Prices as California's: the spread grows a hundredfold along one feature, and errors have heavy tails."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, 3 * X[:, 0] + np.sin(3 * X[:, 1]) + np.exp(1.5 * X[:, 2]) * 0.3 * rng.standard_t(4, n)
+
+
+def counts(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, rng.negative_binomial(3.0, 3.0 / (3.0 + np.exp(1.0 + 0.6 * X[:, 0]))).astype(float)
+
+
+def train(kind, X, y, rounds=60, **params):
+    if kind == "lightgbm":
+        return lgb.train({**LGB, **params}, lgb.Dataset(X, y), rounds)
+    return xgb.train({**XGB, **params}, xgb.DMatrix(X, y), rounds)
+
+
+@pytest.fixture(scope="module")
+def booster():
+    return train("lightgbm", *heteroscedastic(1200, 0))
+
+
+@pytest.fixture
+def model(booster):
+    return wrap(booster, *heteroscedastic(1200, 0), n_jobs=1)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return heteroscedastic(500, 1)
+
+
+SCORES = {"crps": crps, "nll": nll}
+FEW = {"distributions": ["normal", "laplace"], "rho": [0.0, 0.05, 0.3]}
+
+
+def test_result(model, rows):
+    result = model.tune(*rows)
+    fitting = {"normal", "studentt", "logistic", "laplace", "gumbel", "empirical"}
+    assert (result.metric, result.rows) == ("crps", 500)
+    assert set(result.distributions) == fitting
+    assert set(result.failed) == {"lognormal", "gamma", "weibull", "poisson", "negativebinomial"}
+    assert fitting | set(result.failed) == set(FAMILIES) - {"conformal"}
+    assert np.array_equal(result.rho, DEFAULT_RHO)
+    assert len(result.rho) == 40
+    assert result.scores.shape == (6, 40)
+    assert len(result.calibrations) == 40
+    assert result.best.score <= result.scores.min() < result.before.score
+    assert (result.before.distribution, result.before.rho) == ("normal", np.log10(1200) / 100)
+    assert result.residuals.shape == (500,)
+    assert (model.rho, model.distribution) == (result.best.rho, result.best.distribution)
+    assert model.calibration == result.best.calibration != Calibration()
+    for word in (result.best.distribution, "variance^"):
+        assert word in repr(model)
+
+
+def test_table_and_words(model, rows):
+    result = model.tune(*rows)
+    table = result.to_pandas()
+    assert list(table.columns) == ["distribution", "rho", "b", "c", "crps"]
+    assert len(table) == 6 * 40
+    for line in (table.iloc[0], table.iloc[133]):
+        f, r = result.distributions.index(line.distribution), np.flatnonzero(result.rho == line.rho)[0]
+        assert line.crps == result.scores[f, r]
+        assert Calibration(line.b, line.c) == result.calibrations[r]
+    text = str(result)
+    for word in ("500 rows", "crps", "-> ", "rho", *result.distributions, *result.failed, "not whole numbers"):
+        assert word in text
+    assert len(text) < 3000
+    assert "500" in repr(result)
+    assert len(repr(result)) < 3000  # for people, not for printing arrays of thousands
+
+
+@pytest.mark.parametrize("score", ["crps", "nll"])
+@pytest.mark.parametrize("calibrate", [True, False])
+def test_scores_are_those_of_the_predictions(score, calibrate, model, rows):
+    X, y = rows
+    result = model.tune(X, y, score=score, calibrate=calibrate, distributions=["studentt(df=5)", "laplace", "gumbel"])
+    assert SCORES[score](y, model.predict_dist(X)) == pytest.approx(result.best.score, rel=1e-12)
+    before = model.predict_dist  # the table too, line by line
+    for f, name in enumerate(result.distributions):
+        for r in (0, 17, 39):
+            model.calibration = result.calibrations[r]
+            assert SCORES[score](y, before(X, name, result.rho[r])) == pytest.approx(result.scores[f, r], rel=1e-12)
+    model.calibration = Calibration()
+    assert SCORES[score](y, before(X, "normal", model.default_rho)) == pytest.approx(result.before.score, rel=1e-12)
+
+
+@pytest.mark.parametrize("score", ["crps", "nll"])
+def test_brute_force(score, model, rows):
+    X, y = rows
+    grid, names = [-0.05, 0.0, 0.05, 0.2], ["normal", "logistic", "studentt"]
+    result = model.tune(X, y, score=score, distributions=names, rho=grid, calibrate=False)
+    table = [[SCORES[score](y, model_at(model, X, name, rho)) for rho in grid] for name in names]
+    np.testing.assert_allclose(result.scores, table, rtol=1e-12)
+    f, r = np.unravel_index(np.argmin(table), (3, 4))
+    # the grid is refined between the best point's neighbours, for the best family
+    fine = np.linspace(grid[max(r - 1, 0)], grid[min(r + 1, 3)], 101)
+    best = min(SCORES[score](y, model_at(model, X, names[f], rho)) for rho in fine)
+    assert result.best.distribution == names[f]
+    assert best - 1e-12 <= result.best.score <= np.min(table) + 1e-12
+    assert result.best.score - best < 0.005 * abs(best)
+    assert result.best.calibration == Calibration()
+
+
+def model_at(model, X, name, rho):
+    model.calibration = Calibration()
+    return model.predict_dist(X, name, rho)
+
+
+@pytest.mark.parametrize("score", ["crps", "nll"])
+def test_the_power_map_is_the_best_one(score, model, rows):
+    """No map on a grid of (b, c) is better than the one found, for the family and rho that were chosen."""
+    X, y = rows
+    best = model.tune(X, y, score=score, distributions=["normal"], rho=0.05).best
+    assert best.rho == 0.05
+    for b in np.linspace(0.0, 3.0, 13):
+        for c in np.geomspace(0.05, 20.0, 40):
+            model.calibration = Calibration(b, c)
+            assert SCORES[score](y, model.predict_dist(X)) > best.score - 1e-4 * abs(best.score)
+
+
+@pytest.mark.parametrize("score", ["crps", "nll"])
+@pytest.mark.parametrize("families", [["normal", "laplace"], ["empirical"]])
+def test_weights_of_0_and_1_drop_rows(score, families, model, rows):
+    if score == "nll" and families == ["empirical"]:
+        pytest.skip("it has no density")
+    X, y = rows
+    keep = np.random.default_rng(2).random(len(y)) < 0.6
+    given = {"score": score, "distributions": families, "rho": [0.0, 0.05, 0.3]}
+    weighted = model.tune(X, y, sample_weight=keep, **given)
+    dropped = model.tune(X[keep], y[keep], **given)
+    # an optimiser stops within 1e-6 of its best
+    np.testing.assert_allclose(weighted.scores, dropped.scores, rtol=1e-5)
+    assert weighted.best.score == pytest.approx(dropped.best.score, rel=1e-4)
+
+
+def test_weights_matter(model, rows):
+    X, y = rows
+    flat = model.tune(X, y, **FEW)
+    steep = model.tune(X, y, sample_weight=np.exp(X[:, 2]), **FEW)
+    assert steep.best.score > 1.5 * flat.best.score  # the noisy rows count for more
+    tripled = model.tune(X, y, sample_weight=np.full(500, 3.0), **FEW)
+    np.testing.assert_allclose(tripled.scores, flat.scores, rtol=1e-9)
+
+
+def test_families_and_correlations_given(model, rows):
+    result = model.tune(*rows, distributions=("studentt(df=4)", "normal"), rho=0.25)
+    assert result.distributions == ("studentt(df=4)", "normal")
+    assert result.scores.shape == (2, 1)
+    assert model.rho == 0.25
+    result = model.tune(*rows, distributions=["normal"], rho=[0.3, 0.1, 0.2])
+    assert result.rho.tolist() == [0.1, 0.2, 0.3]
+    assert 0.1 <= model.rho <= 0.3
+
+
+def test_heteroscedastic_rows():
+    """An over-fitted model, fresh rows: the tuned spread is better by far."""
+    X, y = heteroscedastic(1200, 0)
+    model = wrap(train("lightgbm", X, y, 100, num_leaves=31, min_data_in_leaf=5), X, y)
+    X, y = heteroscedastic(3000, 7)
+    untuned = model.predict_dist(X)
+    model.tune(*heteroscedastic(1500, 1), score="nll")
+    assert nll(y, model.predict_dist(X)) < nll(y, untuned) - 0.8
+    model.tune(*heteroscedastic(1500, 1), score="crps")
+    assert crps(y, model.predict_dist(X)) < 0.97 * crps(y, untuned)
+
+
+def test_families_that_do_not_fit(model, rows):
+    X, y = rows
+    failed = model.tune(X, y).failed
+    for name in ("lognormal", "gamma", "weibull"):
+        assert "mean > 0" in failed[name]
+    for name in ("poisson", "negativebinomial"):
+        assert "whole numbers" in failed[name]
+    failed = model.tune(X, y, score="nll").failed
+    assert "no density" in failed["empirical"]
+    failed = model.tune(X, y, distributions=["studentt(df=1)", "normal"]).failed
+    assert "more than 2" in failed["studentt(df=1)"]
+
+
+def test_negative_labels_under_positive_predictions():
+    """Means fit a gamma, a label below 0 does not."""
+    X, y = counts(600, 0)
+    model = wrap(train("lightgbm", X, y + 5.0), X, y + 5.0)
+    X, y = counts(200, 1)
+    y = y + 5.0
+    y[[3, 8]] = -1.0
+    failed = model.tune(X, y, score="nll").failed
+    for name in ("gamma", "lognormal", "weibull", "poisson", "negativebinomial"):
+        assert "2 labels are outside its support" in failed[name]
+
+
+def test_nothing_fits(model, rows):
+    with pytest.raises(ValueError, match=r"(?s)no distribution fits.*gamma.*mean > 0.*poisson.*whole numbers"):
+        model.tune(*rows, distributions=["gamma", "poisson"])
+
+
+@pytest.mark.parametrize(("kind", "objective"), LOG_LINK)
+def test_log_link(kind, objective):
+    X, y = counts(800, 0)
+    y = np.maximum(y, 1.0) if "gamma" in objective else y
+    model = wrap(train(kind, X, y, 30, objective=objective), X, y)
+    margin_variance = model.predict_var(X) / model.predict(X).astype(float) ** 2  # delta method
+    lognormal = model.predict_dist(X, "lognormal")
+    np.testing.assert_allclose(lognormal.params["s"] ** 2, margin_variance, rtol=1e-9)
+    np.testing.assert_allclose(lognormal.mean(), model.predict(X), rtol=1e-12)
+
+    X, y = counts(400, 1)
+    y = np.maximum(y, 1.0) if "gamma" in objective else y
+    result = model.tune(X, y, score="nll")
+    assert {"poisson", "negativebinomial"} <= set(result.distributions)
+    assert result.best.score < result.before.score
+    for name in ("poisson", "negativebinomial", "gamma", "lognormal", "weibull"):
+        assert model.predict_dist(X, name).ppf([1e-6, 0.5]).min() >= 0.0
+    assert nll(y, model.predict_dist(X)) == pytest.approx(result.best.score, rel=1e-9)
+    result = model.tune(X, y)
+    assert result.best.score < 0.99 * result.before.score
+    assert "negativebinomial" in result.distributions
+
+
+@pytest.mark.parametrize("score", ["crps", "nll"])
+@pytest.mark.parametrize(("kind", "objective"), [("lightgbm", "poisson"), ("xgboost", "reg:tweedie")])
+def test_no_family_alone_is_better_than_the_chosen_one(score, kind, objective):
+    """Each family deserves its own map before families are compared; these counts are negative binomial."""
+    X, y = counts(800, 0)
+    model = wrap(train(kind, X, y, 30, objective=objective), X, y)
+    X, y = counts(400, 1)
+    names = ["normal", "studentt", "gumbel", "poisson", "negativebinomial"]
+    chosen = model.tune(X, y, score=score, distributions=names, rho=[0.0, 0.1]).best
+    for name in names:
+        alone = model.tune(X, y, score=score, distributions=[name], rho=[0.0, 0.1]).best
+        assert chosen.score <= alone.score + 0.005 * abs(alone.score), name
+
+
+def test_square_root_link(rows):
+    X, y = heteroscedastic(800, 0)
+    model = wrap(train("lightgbm", X, y, objective="regression", reg_sqrt=True), X, y)
+    X, y = rows
+    result = model.tune(X, y, score="nll")
+    assert result.best.score < result.before.score
+    assert nll(y, model.predict_dist(X)) == pytest.approx(result.best.score, rel=1e-9)
+    assert np.all(model.predict_dist(X).std() > 0)
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])
+def test_predictions_of_the_mean_stay(kind, rows):
+    X, y = heteroscedastic(600, 0)
+    booster = train(kind, X, y)
+    model = wrap(booster, X, y)
+    model.tune(*rows, **FEW)
+    expected = booster.predict(rows[0] if kind == "lightgbm" else xgb.DMatrix(rows[0]))
+    assert np.array_equal(model.predict(rows[0]), expected)
+    assert np.array_equal(model.predict(rows[0], return_std=True)[0], expected)
+
+
+def test_the_same_again(booster, model, rows):
+    first = model.tune(*rows)
+    again = model.tune(*rows)
+    other = wrap(booster, *heteroscedastic(1200, 0), n_jobs=2).tune(*rows)
+    for result in (again, other):
+        assert np.array_equal(result.scores, first.scores)
+        assert (result.best, result.before) == (first.best, first.before)
+
+
+def test_before_is_the_papers_default_whatever_was_set(model, rows):
+    first = model.tune(*rows, **FEW)
+    model.rho, model.distribution, model.calibration = 0.5, "laplace", Calibration(0.3, 7.0)
+    assert model.tune(*rows, **FEW).before == first.before
+
+
+def test_training_rows_warn_once(model):
+    X, y = heteroscedastic(1200, 0)
+    order = np.random.default_rng(0).permutation(len(y))
+    for chosen in (slice(None), order):
+        with pytest.warns(UserWarning, match=r"rows that wrap saw.*held-out") as seen:
+            model.tune(X[chosen], y[chosen], **FEW)
+        assert len(seen) == 1
+        assert seen[0].filename == __file__
+
+
+def test_held_out_rows_do_not_warn(model):
+    model.tune(*heteroscedastic(1200, 5), **FEW)  # as many as there were in training
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_a_handful_of_rows(n, model, rows):
+    with pytest.raises(ValueError, match=f"at least 6 .*rows, it got {n}"):
+        model.tune(rows[0][:n], rows[1][:n])
+    assert model.distribution == "normal"  # and nothing was set
+
+
+def test_six_rows_are_enough(model, rows):
+    assert np.isfinite(model.tune(rows[0][:6], rows[1][:6]).best.score)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "match"),
+    [
+        ({"y_val": np.full(500, np.nan)}, ValueError, "y.* has 500 NaN"),
+        ({"y_val": np.zeros(3)}, ValueError, "y.* has 3 values, X has 500 rows"),
+        ({"y_val": None}, TypeError, r"model\.tune\(X"),
+        ({"score": "mae"}, ValueError, "score must be 'crps' or 'nll', not 'mae'"),
+        ({"rho": 1.5}, ValueError, r"rho must lie in \[-1, 1\]"),
+        ({"rho": [0.1, np.nan]}, ValueError, r"rho must lie in \[-1, 1\]"),
+        ({"rho": []}, ValueError, "rho must"),
+        ({"distributions": ["cauchy"]}, ValueError, "unknown distribution 'cauchy'; known"),
+        ({"distributions": []}, ValueError, "distributions"),
+        ({"distributions": ["conformal"]}, ValueError, "conformal"),
+        ({"sample_weight": np.zeros(500)}, ValueError, "sample_weight must not be"),
+        ({"sample_weight": np.ones(4)}, ValueError, "sample_weight has 4 values"),
+    ],
+)
+def test_bad_input(given, error, match, model, rows):
+    before = (model.rho, model.distribution, model.calibration)
+    with pytest.raises(error, match=match):
+        model.tune(**{"X_val": rows[0], "y_val": rows[1], **given})
+    assert (model.rho, model.distribution, model.calibration) == before
+
+
+@pytest.mark.parametrize("score", ["crps", "nll"])
+def test_leaves_of_one_row(score):
+    """Fully grown trees have no spread at all: a result or an error that says so, but never half a result."""
+    X, y = heteroscedastic(60, 0)
+    grown = {"num_leaves": 60, "min_data_in_leaf": 1, "min_sum_hessian_in_leaf": 0.0}
+    model = wrap(train("lightgbm", X, y, 3, **grown), X, y)
+    X, y = heteroscedastic(100, 1)
+    assert np.all(model.predict_var(X) == 0)
+    try:
+        result = model.tune(X, y, score=score)
+    except ValueError as error:
+        assert "varian" in str(error)  # noqa: PT017 - either is fine
+        return
+    # an empirical is scored with a row left out, which makes a difference of about 1 in 100
+    assert SCORES[score](y, model.predict_dist(X)) == pytest.approx(result.best.score, rel=0.05)
+
+
+def test_a_model_without_errors(model, rows):
+    result = model.tune(rows[0], model.predict(rows[0]), distributions=["normal", "empirical"], rho=[0.0, 0.1])
+    assert 0 <= result.best.score < 1e-3 * result.before.score
+
+
+def test_progress(model, rows, capsys):
+    model.tune(*rows, **FEW)
+    assert capsys.readouterr().err == ""
+    model.tune(*rows, progress=True, **FEW)
+    assert "families" in capsys.readouterr().err
+
+
+def test_tuning_takes_conformal_back(model, rows):
+    model.conformalize(*heteroscedastic(300, 9))
+    assert model.distribution == "conformal"
+    model.tune(*rows, **FEW)
+    assert model.distribution in FEW["distributions"]
+    assert "conformal" not in repr(model)
