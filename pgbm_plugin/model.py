@@ -163,7 +163,7 @@ class ProbabilisticModel:
 
         Parameters
         ----------
-        X_val, y_val : at least 6 rows that training did not see. The search looks at 4,000 of them at most.
+        X_val, y_val : at least 6 rows that training did not see. The search looks at 2,000 of them at most.
         score : "crps" or "nll".
         distributions : families to try; None for all.
         rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.

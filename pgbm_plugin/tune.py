@@ -26,8 +26,8 @@ Score = Literal["crps", "nll"]
 MIN_ROWS = 6
 # The paper finds 0.02 to 0.07; large values matter where trees are few.
 DEFAULT_RHO = np.round(np.concatenate([np.linspace(-0.1, 0.1, 31), np.geomspace(0.12, 0.9, 9)]), 4)
-# The search looks at no more rows than these; what it finds is scored on all.
-SEARCH_ROWS = 4000
+# The search looks at no more rows than these; what it finds is scored on all, and the best map is fitted to all.
+SEARCH_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,10 @@ def tune(
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise ValueError(f"no distribution fits the validation rows ({reasons})")
 
+    at_best, at_default = validation.variances(np.array([candidates[0].rho, default_rho]))
+    if calibrate and sample is not validation:
+        candidates[0] = _Search(validation, grid, calibrate).polish(candidates[0], at_best)
     best = candidates[0]
-    at_best, at_default = validation.variances(np.array([best.rho, default_rho]))
     one_spread = validation.fit_map(at_default, flat=True)
     return TuneResult(
         metric=validation.metric,
@@ -188,7 +190,7 @@ class _Search:
                 score = self._score(best.distribution, row, calibration)
                 if score < best.score:
                     best, variance = Candidate(best.distribution, float(rho), calibration, score), row
-        return self._polish(best, variance) if self.calibrate else best
+        return self.polish(best, variance) if self.calibrate else best
 
     def _between_neighbours(self, k: int) -> tuple[Array, Array, list[Calibration]]:
         if k not in self.around:
@@ -198,7 +200,7 @@ class _Search:
             self.around[k] = rho, table, maps
         return self.around[k]
 
-    def _polish(self, best: Candidate, variance: Array) -> Candidate:
+    def polish(self, best: Candidate, variance: Array) -> Candidate:
         """The power map for the family's own score; so far it was a normal's."""
         # size and exponent around the middle of log variance, where they do not move each other
         positive = variance[variance > 0]

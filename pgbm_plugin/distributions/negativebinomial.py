@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,10 @@ class NegativeBinomial(Discrete):
         return mu, mu / p
 
     @staticmethod
-    def _or_poisson(regular: Array, limit: Array, n: Array) -> Array:
-        return np.where(np.isinf(n), limit, regular)
+    def _or_poisson(regular: Array, limit: Callable[[], Array], n: Array) -> Array:
+        """`regular`, but the Poisson's where n is infinite."""
+        at_limit = np.isinf(n)
+        return np.where(at_limit, limit(), regular) if at_limit.any() else regular
 
     @staticmethod
     def _logpdf(x: Array, n: Array, p: Array, mu: Array) -> Array:
@@ -57,19 +60,19 @@ class NegativeBinomial(Discrete):
             # mu p / n is 1 - p, which may have no digits left
             mass = -betaln(n, k + 1.0) - np.log(n + k) - xlog1py(n, mu / n) + xlogy(k, mu * p / n)
         inside = np.where((x >= 0.0) & (x == np.floor(x)), mass, -np.inf)
-        return NegativeBinomial._or_poisson(inside, Poisson._logpdf(x, mu), n)
+        return NegativeBinomial._or_poisson(inside, lambda: Poisson._logpdf(x, mu), n)
 
     @staticmethod
     def _cdf(x: Array, n: Array, p: Array, mu: Array) -> Array:
         k = np.floor(np.maximum(x, 0.0))
-        inside = np.where(x >= 0.0, betaincc(k + 1.0, n, mu * p / n), 0.0)
-        return NegativeBinomial._or_poisson(inside, Poisson._cdf(x, mu), n)
+        inside = np.where(x >= 0.0, _beta_cdf(n, k + 1.0, p, mu), 0.0)
+        return NegativeBinomial._or_poisson(inside, lambda: Poisson._cdf(x, mu), n)
 
     @staticmethod
     def _sf(x: Array, n: Array, p: Array, mu: Array) -> Array:
         k = np.floor(np.maximum(x, 0.0))
         inside = np.where(x >= 0.0, betainc(k + 1.0, n, mu * p / n), 1.0)
-        return NegativeBinomial._or_poisson(inside, Poisson._sf(x, mu), n)
+        return NegativeBinomial._or_poisson(inside, lambda: Poisson._sf(x, mu), n)
 
     @staticmethod
     def _ppf(q: Array, n: Array, p: Array, mu: Array) -> Array:
@@ -91,10 +94,11 @@ class NegativeBinomial(Discrete):
         """E|Y - y| - E|Y - Y'| / 2. The first is closed (Wei and Held 2014, eq. 3)."""
         finite = np.where(np.isinf(n), 1.0, n)
         cdf = NegativeBinomial._cdf(y, finite, p, mu)
-        shifted = np.where(y >= 1.0, betaincc(np.floor(np.maximum(y, 1.0)), finite + 1.0, mu * p / finite), 0.0)
+        k = np.floor(np.maximum(y, 1.0))
+        shifted = np.where(y >= 1.0, _beta_cdf(finite + 1.0, k, p, mu * (finite + 1.0) / finite), 0.0)
         distance = y * (2.0 * cdf - 1.0) - mu * (2.0 * shifted - 1.0)
         score = distance - 0.5 * _mean_difference(finite, p, mu)
-        return NegativeBinomial._or_poisson(score, Poisson._crps(y, mu), n)
+        return NegativeBinomial._or_poisson(score, lambda: Poisson._crps(y, mu), n)
 
     def to_scipy(self) -> Any:
         """scipy's nbinom; rows at the Poisson limit take an n so large that it is one."""
@@ -103,6 +107,16 @@ class NegativeBinomial(Discrete):
         n, mu = self.params["n"], self.params["mu"]
         n = np.where(np.isinf(n), 1e7 * mu, n)  # more would leave no digits of 1 - p
         return nbinom(n, n / (n + mu))
+
+
+def _beta_cdf(n: Array, k: Array, p: Array, mu: Array) -> Array:
+    """I_p(n, k). Where 1 - p, which is mu p / n, has few digits left, by its complement, which is ten times slower."""
+    out = betainc(n, k, p)
+    n, k, p, mu = np.broadcast_arrays(n, k, p, mu)
+    few = p > 1.0 - 1e-4
+    if few.any():
+        out[few] = betaincc(k[few], n[few], mu[few] * p[few] / n[few])
+    return out
 
 
 def _mean_difference(n: Array, p: Array, mu: Array) -> Array:
