@@ -5,192 +5,12 @@ The walk of `cpu.py` and the replay give the same bits: both add in tree order a
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from ..forest import DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
+from .coding import BLOCK, code_block
 from .cpu import accumulate, gradients
 from .jit import kernel, scalar
 from .scalar import add_tree
-
-BLOCK = 512
-
-
-def workspace(features: int, columns: int, code: Any, margin: Any) -> tuple[Any, ...]:
-    """Buffers for a block: codes, their columns, regions, values, margins, and two of numbers.
-
-    They are arguments because NumPy allocates them at once, while numba would compile that first.
-    """
-    return (
-        np.zeros((features + columns) * BLOCK, code),
-        np.zeros(columns, np.int64),
-        np.zeros(BLOCK, code),
-        np.zeros(BLOCK),
-        np.zeros(BLOCK, margin),
-        np.zeros(BLOCK),
-        np.zeros(BLOCK),
-    )
-
-
-@kernel
-def fill_tables(nodes: Any, category_start: Any, category_bits: Any, limit: Any, tables: Any) -> None:
-    """Per categorical node and code (0: none, 1: NaN, c + 2: category c), whether a row goes right."""
-    at = 0
-    for i in range(nodes.shape[0]):
-        begin = category_start[nodes[i].category_set]
-        words = category_start[nodes[i].category_set + 1] - begin
-        tables[at] = 1
-        tables[at + 1] = 0 if nodes[i].flags & DEFAULT_LEFT else 1
-        for c in range(limit[i] - 2):
-            member = c < 32 * words and (category_bits[begin + (c >> 5)] >> np.uint32(c & 31)) & np.uint32(1)
-            tables[at + 2 + c] = 0 if member else 1
-        at += limit[i]
-
-
-@kernel
-def arrange(
-    root: Any,
-    left: Any,
-    right: Any,
-    leaf_start: Any,
-    column: Any,
-    code: Any,
-    table_of: Any,
-    group_start: Any,
-    table_start: Any,
-    out_column: Any,
-    out_code: Any,
-    out_region: Any,
-    out_new: Any,
-    slot: Any,
-) -> Any:
-    """Put the splits of every tree in order, parents first, in groups; returns the number of groups."""
-    group = 0
-    queue = np.empty(left.shape[0], np.int64)
-    region_of = np.empty(left.shape[0], np.int64)
-    for t in range(root.shape[0]):
-        group_start[t] = group
-        if root[t] < 0:
-            slot[leaf_start[t]] = ~root[t]
-            continue
-        queue[0], region_of[root[t]] = root[t], 0
-        done, waiting, regions, filled = 0, 1, 1, 4
-        while done < waiting:
-            node = queue[done]
-            done += 1
-            region, new = region_of[node], regions
-            regions += 1
-            if filled == 4 or table_of[node] >= 0:
-                if done > 1:
-                    group += 1
-                filled = 0
-            at = group * 4 + filled
-            out_column[at], out_code[at], out_region[at], out_new[at] = column[node], code[node], region, new
-            filled += 1
-            if table_of[node] >= 0:
-                table_start[group] = table_of[node]
-                filled = 4
-            for child, its_region in ((left[node], region), (right[node], new)):
-                if child >= 0:
-                    queue[waiting], region_of[child] = child, its_region
-                    waiting += 1
-                else:
-                    slot[leaf_start[t] + its_region] = ~child
-        group += 1
-    group_start[root.shape[0]] = group
-    return group
-
-
-@scalar
-def _count_below(x: Any, cuts: Any, begin: Any, size: Any, codes: Any) -> None:
-    """``codes[r]`` = how many of the `size` cuts from `begin` are below ``x[r]``; `size` is a power of two, from 16.
-
-    A binary search in arithmetic, not branches: LLVM would make jumps of them, five times slower.
-    """
-    u = np.uint64
-    first = u(begin)
-    if size <= 256:
-        for r in range(BLOCK):
-            v, p = x[r], first
-            if size >= 256:
-                p += u(128) * u(v > cuts[p + u(127)])
-            if size >= 128:
-                p += u(64) * u(v > cuts[p + u(63)])
-            if size >= 64:
-                p += u(32) * u(v > cuts[p + u(31)])
-            if size >= 32:
-                p += u(16) * u(v > cuts[p + u(15)])
-            p += u(8) * u(v > cuts[p + u(7)])
-            p += u(4) * u(v > cuts[p + u(3)])
-            p += u(2) * u(v > cuts[p + u(1)])
-            codes[r] = p + u(v > cuts[p]) - first
-    else:
-        for r in range(BLOCK):
-            v, p, step = x[r], first, u(size >> 1)
-            while step > u(0):
-                p += step * u(v > cuts[p + step - u(1)])
-                step >>= u(1)
-            codes[r] = p - first
-
-
-@scalar
-def _category_codes(x: Any, lower: Any, limit: Any, codes: Any) -> None:
-    """0 for no category, 1 for NaN, c + 2 for category c."""
-    for r in range(BLOCK):
-        if math.isnan(x[r]):
-            codes[r] = 1
-        elif lower < x[r] < limit - 2:
-            codes[r] = np.int64(x[r]) + 2
-        else:
-            codes[r] = 0
-
-
-@scalar
-def _code_block(
-    X: Any,
-    lo: Any,
-    m: Any,
-    position: Any,
-    cut_start: Any,
-    cuts: Any,
-    lower: Any,
-    limit: Any,
-    column_feature: Any,
-    column_kind: Any,
-    x: Any,
-    codes: Any,
-    where: Any,
-) -> None:
-    """Rows lo..lo+m as codes: one line of `codes` per feature, and one more per column with missing values.
-
-    ``where[c]`` is where column c begins in `codes`. Columns of a feature follow each other.
-    """
-    c = 0
-    highest = np.iinfo(codes.dtype).max
-    for f in range(position.shape[0]):
-        for r in range(m):
-            x[r] = X[lo + r, position[f]]
-        line = codes[f * BLOCK : (f + 1) * BLOCK]
-        if math.isnan(lower[f]):
-            _count_below(x, cuts, cut_start[f], cut_start[f + 1] - cut_start[f], line)
-        else:
-            _category_codes(x, lower[f], limit[f], line)
-        nan = zero = 0
-        for r in range(m):
-            nan += x[r] != x[r]
-            zero += abs(x[r]) <= ZERO_BOUND
-        while c < column_feature.shape[0] and column_feature[c] == f:
-            by_zero = (column_kind[c] & ZERO_IS_MISSING) != 0
-            where[c] = f * BLOCK
-            if math.isnan(lower[f]) and (nan > 0 or (by_zero and zero > 0)):
-                to = 0 if column_kind[c] & DEFAULT_LEFT else highest
-                where[c] = (position.shape[0] + c) * BLOCK
-                for r in range(m):
-                    gone = math.isnan(x[r]) or (by_zero and abs(x[r]) <= ZERO_BOUND)
-                    codes[where[c] + r] = to if gone else line[r]
-            c += 1
 
 
 @scalar
@@ -244,7 +64,7 @@ def add_margin(
     codes, where, at, x, total = work[:5]
     for lo in range(0, n, BLOCK):
         m = min(BLOCK, n - lo)
-        _code_block(X, lo, m, position, *coding, x, codes, where)
+        code_block(X, lo, m, position, *coding, x, codes, where)
         for r in range(m):
             total[r] = margin[lo + r]
         for t in range(leaf_start.shape[0] - 1):
@@ -275,7 +95,7 @@ def add_margin_variance(
     codes, where, at, x, total, spread, step = work[:7]
     for lo in range(0, n, BLOCK):
         m = min(BLOCK, n - lo)
-        _code_block(X, lo, m, position, *coding, x, codes, where)
+        code_block(X, lo, m, position, *coding, x, codes, where)
         for r in range(m):
             total[r], spread[r] = margin[lo + r], variance[lo + r]
         for t in range(leaf_start.shape[0] - 1):
@@ -301,7 +121,7 @@ def add_variances(
     codes, where, at, x, _, _, step = work[:7]
     for lo in range(0, n, BLOCK):
         m = min(BLOCK, n - lo)
-        _code_block(X, lo, m, position, *coding, x, codes, where)
+        code_block(X, lo, m, position, *coding, x, codes, where)
         for t in range(leaf_start.shape[0] - 1):
             _replay(codes, where, t, *splits, at)
             sd_of_tree = sd[leaf_start[t] : leaf_start[t + 1]]
@@ -336,7 +156,7 @@ def gather_moments(
     codes, where, at, x, _, g, h = work[:7]
     for lo in range(0, n, BLOCK):
         m = min(BLOCK, n - lo)
-        _code_block(X, lo, m, position, *coding, x, codes, where)
+        code_block(X, lo, m, position, *coding, x, codes, where)
         for t in range(leaf_start.shape[0] - 1):
             if new_iteration[t]:
                 gradients(y, weight, margin, lo, m, objective, parameter, rounds_first, g, h)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -81,13 +81,36 @@ class LeafMoments:
         )
 
 
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows to take moments of; n of them.
+
+    Attributes
+    ----------
+    rows : the table.
+    y : (n,) labels.
+    weight, init_score : (n,) or None.
+    """
+
+    rows: Rows
+    y: NDArray[np.float64]
+    weight: NDArray[np.float64] | None
+    init_score: NDArray[np.float64] | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def initial_margin(self, forest: Forest, spec: TrainingSpec, lo: int, hi: int) -> NDArray[Any]:
+        """Margins of rows lo..hi before the first tree, in the precision in which the booster sums."""
+        if self.init_score is not None:
+            return self.init_score[lo:hi].astype(forest.leaf_value.dtype)
+        return np.full(hi - lo, spec.start, forest.leaf_value.dtype)
+
+
 def leaf_moments(
     forest: Forest,
     spec: TrainingSpec,
-    rows: Rows,
-    y: NDArray[np.float64],
-    weight: NDArray[np.float64] | None,
-    init_score: NDArray[np.float64] | None,
+    data: LabelledRows,
     *,
     n_trees: int | None = None,
     n_jobs: int | None = None,
@@ -95,57 +118,37 @@ def leaf_moments(
 ) -> LeafMoments:
     """One pass over labelled rows, through the first `n_trees` trees (None: all)."""
     assert spec.objective is not None
-    y = spec.objective.margin_labels(y)
-    step = spec.step(forest.leaf_value, forest.tree_of_leaf())
-    gather = _gather_custom if spec.objective.gradients is not None else _gather
-    return gather(forest, spec, rows, y, weight, init_score, step, n_trees or forest.n_trees, n_jobs, progress)
+    data = replace(data, y=spec.objective.margin_labels(data.y))
+    gather = _gather if spec.objective.gradients is None else _gather_custom
+    return gather(forest, spec, data, n_trees or forest.n_trees, n_jobs, progress)
 
 
 def _gather(
-    forest: Forest,
-    spec: TrainingSpec,
-    rows: Rows,
-    y: NDArray[np.float64],
-    weight: NDArray[np.float64] | None,
-    init_score: NDArray[np.float64] | None,
-    step: NDArray[Any],
-    n_trees: int,
-    n_jobs: int | None,
-    progress: bool,
+    forest: Forest, spec: TrainingSpec, data: LabelledRows, n_trees: int, n_jobs: int | None, progress: bool
 ) -> LeafMoments:
-    route = choose_route(forest, rows)
-    leaves = forest.leaf_start[n_trees]
-    ordered_step = route.ordered(step[:leaves])
-    weights = np.empty(0) if weight is None else weight
+    route = choose_route(forest, data.rows)
+    step = route.ordered(spec.step(forest.leaf_value, forest.tree_of_leaf())[: forest.leaf_start[n_trees]])
+    weight = np.empty(0) if data.weight is None else data.weight
 
     def chunk(lo: int, hi: int) -> LeafMoments:
         sums = np.zeros((forest.n_leaves, 8))
-        margin = _initial_margin(forest, spec, init_score, lo, hi)
-        route.gather_moments(lo, hi, y, weights, spec, ordered_step, margin, sums)
+        route.gather_moments(lo, hi, data.y, weight, spec, step, data.initial_margin(forest, spec, lo, hi), sums)
         return _from_sums(route.by_leaf(sums), hi - lo)
 
-    return reduce(LeafMoments.merge, map_chunks(chunk, len(rows), _CHUNK, n_jobs, progress))
+    return reduce(LeafMoments.merge, map_chunks(chunk, len(data), _CHUNK, n_jobs, progress))
 
 
 def _gather_custom(
-    forest: Forest,
-    spec: TrainingSpec,
-    rows: Rows,
-    y: NDArray[np.float64],
-    weight: NDArray[np.float64] | None,
-    init_score: NDArray[np.float64] | None,
-    step: NDArray[Any],
-    n_trees: int,
-    n_jobs: int | None,
-    progress: bool,
+    forest: Forest, spec: TrainingSpec, data: LabelledRows, n_trees: int, n_jobs: int | None, progress: bool
 ) -> LeafMoments:
     """Tree by tree on all rows, because a custom objective may couple them. Neither booster weights what it returns."""
     from .kernels import cpu
 
-    rows = rows.converted()
+    rows = data.rows.converted()
     root, *splits = forest.routing
+    step = spec.step(forest.leaf_value, forest.tree_of_leaf())
     new_iteration = spec.new_iteration()
-    margin = _initial_margin(forest, spec, init_score, 0, len(rows))
+    margin = data.initial_margin(forest, spec, 0, len(rows))
     leaf = np.empty(len(rows), np.int64)
     sums = np.zeros((forest.n_leaves, 8))
 
@@ -153,7 +156,7 @@ def _gather_custom(
     with progress_bar(n_trees, "trees", progress) as advance:
         for t in range(n_trees):
             if new_iteration[t]:
-                g, h = _custom_gradients(spec, margin, y)
+                g, h = _custom_gradients(spec, margin, data.y)
 
             def chunk(lo: int, hi: int, start: np.int32 = root[t]) -> None:
                 for begin, end, X in rows.blocks(lo, hi):
@@ -184,15 +187,6 @@ def _custom_gradients(
             raise ValueError(f"objective returned NaN or inf in {name}")
         pair.append(values.astype(np.float32).astype(np.float64))
     return pair[0], pair[1]
-
-
-def _initial_margin(
-    forest: Forest, spec: TrainingSpec, init_score: NDArray[np.float64] | None, lo: int, hi: int
-) -> NDArray[Any]:
-    """Margins before the first tree, in the precision in which the booster sums."""
-    if init_score is not None:
-        return init_score[lo:hi].astype(forest.leaf_value.dtype)
-    return np.full(hi - lo, spec.start, forest.leaf_value.dtype)
 
 
 def _from_sums(sums: NDArray[np.float64], rows: int) -> LeafMoments:

@@ -87,7 +87,7 @@ def compile_forest(forest: Forest) -> Program | None:
     if np.any(np.bincount(position, categorical) * np.bincount(position, ~categorical) > 0):
         return None  # one feature both numeric and categorical
 
-    from .kernels import replay
+    from .kernels import coding
 
     cut_start, cuts, code = _cuts(len(feature), position, np.where(categorical, np.nan, nodes["threshold"]))
     lower, limit = np.full(len(feature), np.nan), np.zeros(len(feature), np.int64)
@@ -105,7 +105,7 @@ def compile_forest(forest: Forest) -> Program | None:
     table_of = np.full(len(nodes), -1)
     table_of[categorical] = np.concatenate([[0], np.cumsum(limit[position[categorical]])[:-1]])
     tables = np.zeros(int(limit[position[categorical]].sum()), np.uint8)
-    replay.fill_tables(
+    coding.fill_tables(
         nodes[categorical], forest.category_start, forest.category_bits, limit[position[categorical]], tables
     )
 
@@ -116,7 +116,7 @@ def compile_forest(forest: Forest) -> Program | None:
     out_code = np.full(groups * GROUP, np.iinfo(dtype).max, dtype)  # no code is above: a split that moves nothing
     region, new = np.zeros(groups * GROUP, dtype), np.zeros(groups * GROUP, dtype)
     slot = np.empty(forest.n_leaves, np.int64)
-    used = replay.arrange(
+    used = coding.arrange(
         forest.root,
         nodes["left"],
         nodes["right"],

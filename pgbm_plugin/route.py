@@ -148,10 +148,10 @@ class Replay:
         return self.rows.place(program.feature), program.coding, program.splits, self.forest.leaf_start
 
     def _workspace(self, margin: Array) -> tuple[Array, ...]:
-        from .kernels import replay
+        from .kernels import coding
 
         program = self.program
-        return replay.workspace(len(program.feature), len(program.column_feature), program.code.dtype, margin.dtype)
+        return coding.workspace(len(program.feature), len(program.column_feature), program.code.dtype, margin.dtype)
 
 
 def choose_route(forest: Forest, rows: Rows) -> Walk | Replay:

@@ -15,11 +15,11 @@ from .columns import read_column
 from .errors import UnsupportedModelError
 from .forest import Forest
 from .model import ProbabilisticModel
-from .moments import leaf_moments
+from .moments import LabelledRows, leaf_moments
 from .objectives import IDENTITY, LOG, Gradients, custom
 from .propagate import leaf_weights
 from .rates import solve_rates
-from .rows import Rows, read_rows
+from .rows import read_rows
 from .training import TrainingSpec
 
 
@@ -58,19 +58,23 @@ def wrap(
         raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has kernels for the CPU only")
     forest, spec = read_model(booster)
     spec = _with_objective(spec, objective)
-    data = _training_data(booster, X, y, sample_weight, init_score)
-    rows = read_rows(data.X, forest.features)
-    label = _labels(data.y, len(rows), spec)
-    weight = _weights(data.sample_weight, len(rows), explicit=sample_weight is not None, custom=objective is not None)
-    score = read_column("init_score", data.init_score, len(rows))
-    spec = _with_start(forest, spec, rows, label, weight, score)
+    found = _training_data(booster, X, y, sample_weight, init_score)
+    rows = read_rows(found.X, forest.features)
+    data = LabelledRows(
+        rows,
+        _labels(found.y, len(rows), spec),
+        _weights(found.sample_weight, len(rows), explicit=sample_weight is not None, custom=objective is not None),
+        read_column("init_score", found.init_score, len(rows)),
+    )
+    spec = _with_start(forest, spec, data)
 
-    moments = leaf_moments(forest, spec, rows, label, weight, score, n_jobs=n_jobs, progress=progress)
-    certificate = certify(forest, spec, moments, weight is not None)
+    moments = leaf_moments(forest, spec, data, n_jobs=n_jobs, progress=progress)
+    weighted = data.weight is not None
+    certificate = certify(forest, spec, moments, weighted)
     if certificate.status == "approximate" and not spec.approximate:
         solved = solve_rates(forest, spec, moments)
         if solved.rates_known or not spec.rates_known:
-            spec, certificate = solved, certify(forest, solved, moments, weight is not None)
+            spec, certificate = solved, certify(forest, solved, moments, weighted)
     if certificate.status != "certified":
         warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=2)
     weights = leaf_weights(forest, spec, moments)
@@ -138,16 +142,9 @@ def _weights(values: Any, n: int, *, explicit: bool, custom: bool) -> NDArray[np
     return None if weight is None else weight.astype(np.float32).astype(np.float64)
 
 
-def _with_start(
-    forest: Forest,
-    spec: TrainingSpec,
-    rows: Rows,
-    y: NDArray[np.float64],
-    weight: NDArray[np.float64] | None,
-    init_score: NDArray[np.float64] | None,
-) -> TrainingSpec:
+def _with_start(forest: Forest, spec: TrainingSpec, data: LabelledRows) -> TrainingSpec:
     """The margin before the first tree, as exactly as the rows allow."""
-    if init_score is not None:
+    if data.init_score is not None:
         if np.any(spec.folded & ~spec.constant) and not np.all(spec.alpha == 1.0):
             raise ValueError(
                 "init_score was given, but the model was trained without one: its first tree holds the mean label"
@@ -155,7 +152,7 @@ def _with_start(
         return replace(spec, folded=np.zeros_like(spec.folded))
     if not spec.start_is_mean or spec.objective is None:
         return spec
-    label_mean = float(np.average(spec.objective.margin_labels(y), weights=weight))
+    label_mean = float(np.average(spec.objective.margin_labels(data.y), weights=data.weight))
     if forest.link == LOG:
         label_mean = float(np.log(label_mean)) if label_mean > 0 else spec.start
     from_labels = replace(spec, start=label_mean)
@@ -163,7 +160,7 @@ def _with_start(
 
     def typical_error(spec: TrainingSpec) -> float:
         """Of a leaf of the first tree; a wrong label spoils one leaf, a wrong start all of them."""
-        first = leaf_moments(forest, spec, rows, y, weight, None, n_trees=1)
+        first = leaf_moments(forest, spec, data, n_trees=1)
         holds = contains_training_rows(spec, first, first_tree)
         return float(np.median(leaf_errors(forest, spec, first)[first_tree])) if holds else np.inf
 

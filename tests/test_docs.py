@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pgbm_plugin import distributions
+from pgbm_plugin.distributions import FAMILIES
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
 
@@ -19,6 +22,8 @@ def blocks(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_blocks(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pgbm_plugin.distributions.FAMILIES", FAMILIES.copy())  # pages may register their own
+    monkeypatch.setattr("pgbm_plugin.tune.FAMILIES", distributions.FAMILIES)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1200, 5))
     y = X[:, 0] + np.exp(0.5 * X[:, 1]) * rng.normal(size=1200)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pgbm_plugin import wrap
-from pgbm_plugin.moments import LeafMoments, leaf_moments
+from pgbm_plugin.moments import LabelledRows, LeafMoments, leaf_moments
 from pgbm_plugin.rows import read_rows
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 2, "min_sum_hessian_in_leaf": 0.0, "num_threads": 1, "verbose": -1}
@@ -25,7 +25,7 @@ NAMES = ("g_mean", "h_mean", "gg", "hh", "gh")
 def moments_of(model, X, y, rows):
     label = model.spec.objective.margin_labels(y[rows])
     table = read_rows(X[rows], model.forest.features)
-    return leaf_moments(model.forest, model.spec, table, label, None, None, n_jobs=1)
+    return leaf_moments(model.forest, model.spec, LabelledRows(table, label, None, None), n_jobs=1)
 
 
 def assert_same(a: LeafMoments, b: LeafMoments):

@@ -270,6 +270,16 @@ class Distribution(ABC):
         return q, self.params, self._point
 
 
+class Positive(Distribution):
+    """A family on the positive numbers."""
+
+    _needs = "it needs a mean > 0, and finite moments"
+
+    @staticmethod
+    def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
+        return np.isfinite(mean) & np.isfinite(variance) & (mean > 0.0)
+
+
 def _read_only(array: Array) -> Array:
     array = array.view()
     array.flags.writeable = False

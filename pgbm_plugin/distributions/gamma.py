@@ -5,21 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaln, digamma, gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, xlogy
 
-from .base import Array, Distribution
+from .base import Array, Positive
 
 
-class Gamma(Distribution):
+class Gamma(Positive):
     """Gamma of shape a: mean a scale, variance a scale^2. Needs a positive mean."""
 
     name = "gamma"
-    _needs = "it needs a mean > 0, and finite moments"
-
-    @staticmethod
-    def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
-        return np.isfinite(mean) & np.isfinite(variance) & (mean > 0.0)
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:

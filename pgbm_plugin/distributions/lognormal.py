@@ -6,23 +6,17 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from .base import Array, Distribution
+from .base import Array, Positive
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-class LogNormal(Distribution):
+class LogNormal(Positive):
     """exp of Normal(log scale, s): mean scale exp(s^2 / 2), variance mean^2 (exp(s^2) - 1). Needs a positive mean."""
 
     name = "lognormal"
-    _needs = "it needs a mean > 0, and finite moments"
-
-    @staticmethod
-    def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
-        return np.isfinite(mean) & np.isfinite(variance) & (mean > 0.0)
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
