@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..objectives import HUBER, SQUARED
 from .jit import kernel, scalar
 from .scalar import add_tree, gradient_hessian, leaf_of, margin_of, response
 
@@ -84,11 +85,35 @@ def accumulate(leaf: Any, g: Any, h: Any, sums: Any) -> None:
         s[GH] += dg * dh
 
 
+@kernel
+def accumulate_unit(leaf: Any, g: Any, sums: Any) -> None:
+    """`accumulate` for hessians that are all 1: the same bits, in half the time."""
+    for i in range(leaf.shape[0]):
+        s = sums[leaf[i]]
+        if s[COUNT] == 0.0:
+            s[SHIFT_G] = g[i]
+            s[SHIFT_H] = 1.0
+        dg = g[i] - s[SHIFT_G]
+        s[COUNT] += 1.0
+        s[G] += dg
+        s[GG] += dg * dg
+
+
+@scalar
+def has_unit_hessian(objective: Any, weight: Any) -> Any:
+    """Whether every row's hessian is 1."""
+    return objective in (SQUARED, HUBER) and weight.shape[0] == 0
+
+
 @scalar
 def gradients(
     y: Any, weight: Any, margin: Any, lo: Any, m: Any, objective: Any, parameter: Any, rounds_first: Any, g: Any, h: Any
 ) -> None:
     """g and h of rows lo..lo+m, in the float32 in which both boosters hold them."""
+    if objective == SQUARED and weight.shape[0] == 0:  # by far the most common; nobody reads its h
+        for r in range(m):
+            g[r] = np.float32(np.float64(margin[lo + r]) - y[lo + r])
+        return
     for r in range(m):
         gi, hi = gradient_hessian(objective, parameter, np.float64(margin[lo + r]), y[lo + r])
         if rounds_first:
@@ -124,6 +149,7 @@ def gather_moments(
     """
     n = X.shape[0]
     leaf, g, h = work
+    unit = has_unit_hessian(objective, weight)
     for lo in range(0, n, BLOCK):
         m = min(BLOCK, n - lo)
         for t in range(root.shape[0]):
@@ -131,7 +157,10 @@ def gather_moments(
                 gradients(y, weight, margin, lo, m, objective, parameter, rounds_first, g, h)
             for r in range(m):
                 leaf[r] = leaf_of(X, lo + r, root[t], nodes, category_start, category_bits)
-            accumulate(leaf[:m], g, h, sums)
+            if unit:
+                accumulate_unit(leaf[:m], g, sums)
+            else:
+                accumulate(leaf[:m], g, h, sums)
             for r in range(m):
                 margin[lo + r] += step[leaf[r]]
 

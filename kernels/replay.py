@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .coding import BLOCK, code_block
-from .cpu import accumulate, gradients
+from .cpu import accumulate, accumulate_unit, gradients, has_unit_hessian
 from .jit import kernel, scalar
 from .scalar import add_tree
 
@@ -103,9 +103,9 @@ def add_margin_variance(
             of_tree, sd_of_tree = value[leaf_start[t] : leaf_start[t + 1]], sd[leaf_start[t] : leaf_start[t + 1]]
             # look-ups and arithmetic in loops of their own: together they do not vectorise
             for r in range(BLOCK):
-                total[r] += of_tree[at[r]]
-            for r in range(BLOCK):
-                step[r] = sd_of_tree[at[r]]
+                here = at[r]
+                total[r] += of_tree[here]
+                step[r] = sd_of_tree[here]
             for r in range(BLOCK):
                 spread[r] = add_tree(spread[r], step[r], rho)
         for r in range(m):
@@ -154,6 +154,7 @@ def gather_moments(
     """`cpu.gather_moments` by replay; ``step`` and ``sums`` are in the order of the program's slots."""
     n = X.shape[0]
     codes, where, at, x, _, g, h = work[:7]
+    unit = has_unit_hessian(objective, weight)
     for lo in range(0, n, BLOCK):
         m = min(BLOCK, n - lo)
         code_block(X, lo, m, position, *coding, x, codes, where)
@@ -161,7 +162,10 @@ def gather_moments(
             if new_iteration[t]:
                 gradients(y, weight, margin, lo, m, objective, parameter, rounds_first, g, h)
             _replay(codes, where, t, *splits, at)
-            accumulate(at[:m], g, h, sums[leaf_start[t] : leaf_start[t + 1]])
-            of_tree = step[leaf_start[t] : leaf_start[t + 1]]
+            of_tree, sums_of_tree = step[leaf_start[t] : leaf_start[t + 1]], sums[leaf_start[t] : leaf_start[t + 1]]
+            if unit:
+                accumulate_unit(at[:m], g, sums_of_tree)
+            else:
+                accumulate(at[:m], g, h, sums_of_tree)
             for r in range(m):
                 margin[lo + r] += of_tree[at[r]]

@@ -62,6 +62,9 @@ def _bounded_map(
 
 def run_chunks(function: Callable[[int, int], None], n: int, size: int, n_jobs: int | None) -> None:
     """`map_chunks` for a function that writes its result."""
+    if n <= size:  # one row is asked for a million times; spare it the pool
+        function(0, n)
+        return
     for _ in map_chunks(function, n, size, n_jobs):
         pass
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import UnsupportedModelError
 from ..forest import Forest
 from ..training import TrainingSpec
@@ -51,6 +53,8 @@ def read_model(model: Any) -> tuple[Forest, TrainingSpec]:
 
 def read_dataset(data: Any) -> TrainingData | None:
     """Rows and labels of an lgb.Dataset or xgb.DMatrix; None if `data` is neither."""
+    if isinstance(data, np.ndarray):
+        return None
     kinds = _kinds(data)
     if "lightgbm.Dataset" in kinds:
         return _read_lightgbm_dataset(data)

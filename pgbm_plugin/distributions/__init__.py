@@ -60,6 +60,8 @@ def register(cls: type[Distribution]) -> type[Distribution]:
 
 def family(spec: str) -> tuple[type[Distribution], dict[str, Any]]:
     """A family and its options from a name such as "normal" or "studentt(df=5)"."""
+    if isinstance(spec, str) and spec in FAMILIES:
+        return FAMILIES[spec], {}
     match = re.fullmatch(r"(\w+)(?:\((.*)\))?", spec.strip()) if isinstance(spec, str) else None
     if match is None or match.group(1) not in FAMILIES:
         raise ValueError(f"unknown distribution {spec!r}; known: {', '.join(sorted(FAMILIES))}")

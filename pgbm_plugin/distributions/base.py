@@ -36,14 +36,13 @@ class Distribution(ABC):
 
     def __init__(self, *, point: ArrayLike | None = None, **params: ArrayLike):
         """From parameters, each (n,) or a number; `point` is (n,), the place of a point mass or NaN for none."""
-        point = np.nan if point is None else point
-        place, *values = np.broadcast_arrays(
-            *(np.atleast_1d(np.asarray(v, np.float64)) for v in (point, *params.values()))
-        )
-        if place.ndim != 1:
+        values = [np.atleast_1d(np.asarray(value, np.float64)) for value in params.values()]
+        place = np.full(1, np.nan) if point is None else np.atleast_1d(np.asarray(point, np.float64))
+        shape = np.broadcast_shapes(place.shape, *(value.shape for value in values))
+        if len(shape) != 1:
             raise ValueError("parameters must have one dimension")
-        self._point = _read_only(place)
-        self._params = {key: _read_only(value) for key, value in zip(params, values, strict=True)}
+        self._point = _read_only(np.broadcast_to(place, shape))
+        self._params = {k: _read_only(np.broadcast_to(v, shape)) for k, v in zip(params, values, strict=True)}
 
     @classmethod
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
@@ -51,7 +50,9 @@ class Distribution(ABC):
 
         ValueError, with the number of rows, where the family has no such member.
         """
-        mean, variance = np.broadcast_arrays(np.asarray(mean, np.float64), np.asarray(variance, np.float64))
+        mean, variance = np.asarray(mean, np.float64), np.asarray(variance, np.float64)
+        if mean.shape != variance.shape:
+            mean, variance = np.broadcast_arrays(mean, variance)
         degenerate = variance <= 0.0
         bad = ~degenerate & ~cls._fits(mean, variance)
         if bad.any():
@@ -281,6 +282,8 @@ class Positive(Distribution):
 
 
 def _read_only(array: Array) -> Array:
+    if not array.flags.writeable:  # as broadcast_to leaves it
+        return array
     array = array.view()
     array.flags.writeable = False
     return array
