@@ -75,7 +75,7 @@ def read_rows(X: Any, features: Features) -> Rows:
         return X
     if X is None:
         raise TypeError("X is None; give a table")
-    if type(X) is np.ndarray and X.dtype.kind in "fiub" and len(X):  # the quick way for single rows
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and len(X):  # the short way for single rows
         return _Matrix(X, features)
     from .frames import FRAMES
 
