@@ -19,6 +19,8 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
     A leaf of value v obeys ``v (H + lambda) / alpha - l1 sign(v) = -G``: linear in 1/alpha, lambda/alpha and l1. Model
     text rounds them to six digits and keeps only the last value of a schedule; XGBoost's files keep none.
     """
+    if spec.constant.all():
+        return spec
     tree = forest.tree_of_leaf()
     base = np.minimum.reduceat(spec.lambda_, forest.leaf_start[:-1])
     extra = spec.lambda_ - base[tree]

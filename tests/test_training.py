@@ -282,3 +282,18 @@ def test_categories_do_not_change_xgboosts_lambda(frame, make_data):
     model = wrap(train_xgboost(X, y, {"max_cat_to_onehot": 4}), X, y)
     certified(model, 1e-6)
     assert set(model.spec.lambda_) == {np.float32(0.7)}
+
+
+@pytest.mark.parametrize("suffix", ["ubj", "json"])
+def test_xgboost_without_a_single_step(suffix, numeric, tmp_path):
+    """Too little hessian for min_child_weight: every tree is one leaf of 0, and the base score the whole model."""
+    X, y = numeric
+    booster = xgb.train({**XGB, "min_child_weight": 1e6}, xgb.DMatrix(X, y), 3)
+    booster.save_model(tmp_path / f"m.{suffix}")
+    live = wrap(booster, X, y)
+    assert live.certificate.status == "certified"
+    # float32 labels and margins
+    np.testing.assert_allclose(live.predict_var(X), np.var(y, ddof=1), rtol=1e-6)
+    from_file = wrap(tmp_path / f"m.{suffix}", X, y)
+    assert from_file.certificate.status == "certified"
+    assert np.array_equal(from_file.predict_var(X), live.predict_var(X))

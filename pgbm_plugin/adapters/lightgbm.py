@@ -196,7 +196,7 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
         alpha=without_constants(alpha, constant),
         alpha_free=folded & (np.arange(forest.n_trees) == 0) & ~constant,
         constant=constant,
-        lambda_=lambda_,
+        lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, lambda_),
         l1=params.number("lambda_l1", 0.0),
         max_step=max_step if max_step > 0 else np.inf,
         iteration=np.zeros(forest.n_trees, np.int64) if random_forest else np.arange(forest.n_trees),

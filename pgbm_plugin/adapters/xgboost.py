@@ -208,7 +208,7 @@ def _training_spec(
         alpha=without_constants(rates.eta / flat.trees_per_iteration, constant),
         alpha_free=np.ones(forest.n_trees, bool),
         constant=constant,
-        lambda_=np.full(forest.n_leaves, rates.lambda_),
+        lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, rates.lambda_),
         l1=rates.l1,
         max_step=rates.max_step,
         iteration=flat.iteration,
@@ -220,7 +220,7 @@ def _training_spec(
         subsampled=True if float(params.get("subsample", 1.0)) < 1.0 else None,
         approximate=_why_approximate(booster, params, objective),
         tolerance=1e-5,
-        rates_known=rates.sure,
+        rates_known=rates.sure or bool(constant.all()),
     )
 
 
