@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -106,8 +106,9 @@ class ProbabilisticModel:
         `init_score` is per row, for models trained with LightGBM's init_score or XGBoost's base_margin.
         """
         if return_std:
+            make = self._maker(self.distribution, self.rho)
             margins_ = self._margins(X, self.rho, init_score)
-            return margins_.prediction, self._distribution_of(margins_, self.distribution).std()
+            return margins_.prediction, make(margins_).std()
         rows, score = self._read(X, init_score)
         margin, _ = margins(self.forest, rows, self._leaf_value, score, n_jobs=self.n_jobs)
         return to_response(self.forest, margin)
@@ -127,8 +128,9 @@ class ProbabilisticModel:
         """
         if device not in (None, "auto", "cpu"):
             raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has CPU kernels only")
-        name = self.distribution if distribution is None else distribution
-        return self._distribution_of(self._margins(X, rho, init_score), name, rho)
+        rho = self.rho if rho is None else _check_rho(rho)
+        make = self._maker(self.distribution if distribution is None else distribution, rho)
+        return make(self._margins(X, rho, init_score))
 
     def predict_var(self, X: Any, *, init_score: Any = None) -> NDArray[np.float64]:
         """(n,) predictive variances."""
@@ -169,10 +171,11 @@ class ProbabilisticModel:
         rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.
         calibrate : fit the map sigma^2 -> c sigma^(2 b) as well.
         """
-        from .tune import MIN_ROWS, SEARCH_ROWS, Validation, tune
+        from .tune import MIN_ROWS, SEARCH_ROWS, Validation, families, rho_grid, tune
 
         if score not in ("crps", "nll"):
             raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
+        names, grid = families(distributions), rho_grid(rho)
         rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, MIN_ROWS)
         weight = read_column("sample_weight", sample_weight, len(rows))
         weight = np.ones(len(rows)) if weight is None else weight
@@ -203,8 +206,8 @@ class ProbabilisticModel:
             everything,
             sample,
             self.default_rho,
-            distributions=distributions,
-            rho=rho,
+            names=names,
+            grid=grid,
             calibrate=calibrate,
             progress=progress,
         )
@@ -254,7 +257,7 @@ class ProbabilisticModel:
                 UserWarning,
                 stacklevel=3,
             )
-        return rows, label, self._margins(X, None, init_score)
+        return rows, label, self._margins(X, self.rho, init_score)
 
     def _support(self) -> float:
         """Below this no outcome can lie: the objective's word, not that of a family that someone chose."""
@@ -267,15 +270,15 @@ class ProbabilisticModel:
         rows = read_rows(X, self.forest.features)
         return rows, read_column("init_score", init_score, len(rows))
 
-    def _margins(self, X: Any, rho: float | None, init_score: Any) -> Margins:
+    def _margins(self, X: Any, rho: float, init_score: Any) -> Margins:
         """The walk: margins, predictions and variances of rows."""
         rows, score = self._read(X, init_score)
-        rho = self.rho if rho is None else _check_rho(rho)
         margin, variance = margins(self.forest, rows, self._leaf_value, score, self.weights.sd, rho, n_jobs=self.n_jobs)
         assert variance is not None
         return Margins(self.forest, margin, to_response(self.forest, margin), variance)
 
-    def _distribution_of(self, margins_: Margins, name: str, rho: float | None = None) -> Distribution:
+    def _maker(self, name: str, rho: float) -> Callable[[Margins], Distribution]:
+        """What makes the distributions of a family; refuses, before any work, what cannot be made."""
         from .distributions import Conformal, Empirical, family
 
         cls, _ = family(name)
@@ -283,14 +286,16 @@ class ProbabilisticModel:
             scores = self._conformal
             if scores is None:
                 raise ValueError("there are no conformal scores: call model.conformalize first")
-            if (scores.rho, scores.calibration) != (self.rho if rho is None else rho, self.calibration):
+            if (scores.rho, scores.calibration) != (rho, self.calibration):
                 raise ValueError("rho or calibration changed after conformalize: call it again")
             options = {"residuals": scores.residuals, "lower": scores.lower}
-            return self._floored(margins_).distribution(name, self.calibration, **options)
-        if issubclass(cls, Empirical) and self._residuals is not None:
+        elif issubclass(cls, Empirical):
+            if self._residuals is None:
+                raise ValueError(f"{name} needs residuals of validation rows: call model.tune or conformalize first")
             options = {"residuals": self._residuals, "lower": self._support()}
-            return self._floored(margins_).distribution(name, self.calibration, **options)
-        return margins_.distribution(name, self.calibration)
+        else:
+            return lambda margins_: margins_.distribution(name, self.calibration)
+        return lambda margins_: self._floored(margins_).distribution(name, self.calibration, **options)
 
     def _floored(self, margins_: Margins) -> Margins:
         return replace(margins_, variance=np.maximum(margins_.variance, self._variance_floor()))

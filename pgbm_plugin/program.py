@@ -109,8 +109,8 @@ def compile_forest(forest: Forest) -> Program | None:
         nodes[categorical], forest.category_start, forest.category_bits, limit[position[categorical]], tables
     )
 
-    # a categorical split takes a group of its own, so there are at most this many
-    groups = int(categorical.sum() + (-(-leaves // GROUP) + 1).sum() + categorical.sum())
+    # a categorical split takes a group of its own and may leave the one before it unfilled: there are no more than
+    groups = int(2 * categorical.sum() + (-(-leaves // GROUP) + 1).sum())
     group_start, table_start = np.zeros(forest.n_trees + 1, np.int64), np.full(groups, -1)
     out_column = np.zeros(groups * GROUP, np.int64)
     out_code = np.full(groups * GROUP, np.iinfo(dtype).max, dtype)  # no code is above: a split that moves nothing

@@ -85,8 +85,8 @@ def tune(
     sample: Validation,
     default_rho: float,
     *,
-    distributions: Sequence[str] | str | None,
-    rho: ArrayLike | None,
+    names: Sequence[str],
+    grid: Array,
     calibrate: bool,
     progress: bool,
 ) -> TuneResult:
@@ -94,7 +94,6 @@ def tune(
 
     The search is done on `sample`, which may be some of the rows or all of them.
     """
-    names, grid = _families(distributions), _grid(rho)
     table = sample.variances(grid)
     maps = tuple(sample.fit_map(row) if calibrate else Calibration() for row in table)
     search = _Search(sample, grid, calibrate)
@@ -155,7 +154,8 @@ def _normal(validation: Validation, rho: float, variance: Array, calibration: Ca
     return Candidate("normal", rho, calibration, score)
 
 
-def _families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
+def families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
+    """The names of the families to try, checked; all for None."""
     if distributions is None:
         return tuple(name for name, cls in FAMILIES.items() if cls.tunable)
     names = (distributions,) if isinstance(distributions, str) else tuple(distributions)
@@ -167,7 +167,8 @@ def _families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
     return names
 
 
-def _grid(rho: ArrayLike | None) -> Array:
+def rho_grid(rho: ArrayLike | None) -> Array:
+    """The correlations to try, checked, in rising order."""
     grid = DEFAULT_RHO if rho is None else np.unique(np.atleast_1d(np.asarray(rho, np.float64)))
     if not len(grid) or not np.all(np.abs(grid) <= 1.0):
         raise ValueError(f"rho must lie in [-1, 1], not {rho!r}")
