@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ..objectives import HUBER, SQUARED
-from .jit import kernel, scalar
-from .scalar import add_tree, gradient_hessian, leaf_of, margin_of, response
+from .accumulate import add_rows, gradients
+from .jit import kernel
+from .scalar import add_tree, leaf_of, margin_of, response
 
 BLOCK = 512
-
-# Columns of the accumulator ``sums`` (leaves, 8), see `accumulate`.
-COUNT, SHIFT_G, SHIFT_H, G, H, GG, HH, GH = range(8)
 
 
 @kernel
@@ -63,67 +58,6 @@ def add_margin_variance(
 
 
 @kernel
-def accumulate(leaf: Any, g: Any, h: Any, sums: Any) -> None:
-    """Add rows to the accumulators of their leaves.
-
-    Sums are of differences from the leaf's first row. That row is one of the sample, so n times its squared distance
-    from the mean is at most n times the sum of squares wanted: the cancellation costs a factor n at the very worst
-    and nothing as a rule, whatever the offset of the data.
-    """
-    for i in range(leaf.shape[0]):
-        s = sums[leaf[i]]
-        if s[COUNT] == 0.0:
-            s[SHIFT_G] = g[i]
-            s[SHIFT_H] = h[i]
-        dg = g[i] - s[SHIFT_G]
-        dh = h[i] - s[SHIFT_H]
-        s[COUNT] += 1.0
-        s[G] += dg
-        s[H] += dh
-        s[GG] += dg * dg
-        s[HH] += dh * dh
-        s[GH] += dg * dh
-
-
-@kernel
-def accumulate_unit(leaf: Any, g: Any, sums: Any) -> None:
-    """`accumulate` for hessians that are all 1: the same bits, in half the time."""
-    for i in range(leaf.shape[0]):
-        s = sums[leaf[i]]
-        if s[COUNT] == 0.0:
-            s[SHIFT_G] = g[i]
-            s[SHIFT_H] = 1.0
-        dg = g[i] - s[SHIFT_G]
-        s[COUNT] += 1.0
-        s[G] += dg
-        s[GG] += dg * dg
-
-
-@scalar
-def has_unit_hessian(objective: Any, weight: Any) -> Any:
-    """Whether every row's hessian is 1."""
-    return objective in (SQUARED, HUBER) and weight.shape[0] == 0
-
-
-@scalar
-def gradients(
-    y: Any, weight: Any, margin: Any, lo: Any, m: Any, objective: Any, parameter: Any, rounds_first: Any, g: Any, h: Any
-) -> None:
-    """g and h of rows lo..lo+m, in the float32 in which both boosters hold them."""
-    if objective == SQUARED and weight.shape[0] == 0:  # by far the most common; nobody reads its h
-        for r in range(m):
-            g[r] = np.float32(np.float64(margin[lo + r]) - y[lo + r])
-        return
-    for r in range(m):
-        gi, hi = gradient_hessian(objective, parameter, np.float64(margin[lo + r]), y[lo + r])
-        if rounds_first:
-            gi, hi = np.float64(np.float32(gi)), np.float64(np.float32(hi))
-        w = weight[lo + r] if weight.shape[0] else 1.0
-        g[r] = np.float32(gi * w)
-        h[r] = np.float32(hi * w)
-
-
-@kernel
 def gather_moments(
     X: Any,
     y: Any,
@@ -149,20 +83,15 @@ def gather_moments(
     """
     n = X.shape[0]
     leaf, g, h = work
-    unit = has_unit_hessian(objective, weight)
     for lo in range(0, n, BLOCK):
-        m = min(BLOCK, n - lo)
+        hi = min(lo + BLOCK, n)
+        y_, weight_, margin_ = y[lo:hi], weight[lo:hi], margin[lo:hi]
         for t in range(root.shape[0]):
             if new_iteration[t]:
-                gradients(y, weight, margin, lo, m, objective, parameter, rounds_first, g, h)
-            for r in range(m):
-                leaf[r] = leaf_of(X, lo + r, root[t], nodes, category_start, category_bits)
-            if unit:
-                accumulate_unit(leaf[:m], g, sums)
-            else:
-                accumulate(leaf[:m], g, h, sums)
-            for r in range(m):
-                margin[lo + r] += step[leaf[r]]
+                gradients(y_, weight_, margin_, objective, parameter, rounds_first, g, h)
+            for i in range(lo, hi):
+                leaf[i - lo] = leaf_of(X, i, root[t], nodes, category_start, category_bits)
+            add_rows(leaf[: hi - lo], g, h, step, margin_, sums)
 
 
 @kernel

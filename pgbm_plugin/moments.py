@@ -126,12 +126,16 @@ def leaf_moments(
 def _gather(
     forest: Forest, spec: TrainingSpec, data: LabelledRows, n_trees: int, n_jobs: int | None, progress: bool
 ) -> LeafMoments:
+    from .kernels.accumulate import accumulators
+
     route = choose_route(forest, data.rows)
     step = route.ordered(spec.step(forest.leaf_value, forest.tree_of_leaf())[: forest.leaf_start[n_trees]])
     weight = np.empty(0) if data.weight is None else data.weight
 
+    unit = data.weight is None and spec.objective is not None and spec.objective.unit_hessian
+
     def chunk(lo: int, hi: int) -> LeafMoments:
-        sums = np.zeros((forest.n_leaves, 8))
+        sums = accumulators(forest.n_leaves, unit)
         route.gather_moments(lo, hi, data.y, weight, spec, step, data.initial_margin(forest, spec, lo, hi), sums)
         return _from_sums(route.by_leaf(sums), hi - lo)
 
@@ -142,7 +146,7 @@ def _gather_custom(
     forest: Forest, spec: TrainingSpec, data: LabelledRows, n_trees: int, n_jobs: int | None, progress: bool
 ) -> LeafMoments:
     """Tree by tree on all rows, because a custom objective may couple them. Neither booster weights what it returns."""
-    from .kernels import cpu
+    from .kernels import accumulate, cpu
 
     rows = data.rows.converted()
     root, *splits = forest.routing
@@ -150,7 +154,7 @@ def _gather_custom(
     new_iteration = spec.new_iteration()
     margin = data.initial_margin(forest, spec, 0, len(rows))
     leaf = np.empty(len(rows), np.int64)
-    sums = np.zeros((forest.n_leaves, 8))
+    sums = accumulate.accumulators(forest.n_leaves, unit_hessian=False)
 
     g = h = np.empty(0)
     with progress_bar(n_trees, "trees", progress) as advance:
@@ -163,8 +167,7 @@ def _gather_custom(
                     cpu.route(X, start, *splits, leaf[begin:end])
 
             run_chunks(chunk, len(rows), _CHUNK, n_jobs)
-            cpu.accumulate(leaf, g, h, sums)
-            margin += step[leaf]
+            accumulate.add_rows(leaf, g, h, step, margin, sums)
             advance(1)
     return _from_sums(sums, len(rows))
 
@@ -190,15 +193,24 @@ def _custom_gradients(
 
 
 def _from_sums(sums: NDArray[np.float64], rows: int) -> LeafMoments:
-    """Shifted sums (see `kernels.cpu.accumulate`) -> means and sums of squared deviations."""
-    count, shift_g, shift_h, g, h, gg, hh, gh = sums.T
+    """Shifted sums (see `kernels.accumulate`) -> means and sums of squared deviations, merged over the lanes."""
+    lanes = np.moveaxis(sums, 0, 2)
+    return reduce(LeafMoments.merge, (_from_lane(*lane, rows=rows if i == 0 else 0) for i, lane in enumerate(lanes)))
+
+
+def _from_lane(
+    count: NDArray[np.float64],
+    shift_g: NDArray[np.float64],
+    g: NDArray[np.float64],
+    gg: NDArray[np.float64],
+    *of_hessian: NDArray[np.float64],
+    rows: int,
+) -> LeafMoments:
     n = np.maximum(count, 1.0)
-    return LeafMoments(
-        rows,
-        count.astype(np.int64),
-        shift_g + g / n,
-        shift_h + h / n,
-        np.maximum(gg - g * g / n, 0.0),
-        np.maximum(hh - h * h / n, 0.0),
-        gh - g * h / n,
-    )
+    met = count.astype(np.int64)
+    g_mean, gg = shift_g + g / n, np.maximum(gg - g * g / n, 0.0)
+    if not of_hessian:  # every one is 1
+        zero = np.zeros(len(count))
+        return LeafMoments(rows, met, g_mean, np.minimum(count, 1.0), gg, zero, zero)
+    shift_h, h, hh, gh = of_hessian
+    return LeafMoments(rows, met, g_mean, shift_h + h / n, gg, np.maximum(hh - h * h / n, 0.0), gh - g * h / n)

@@ -52,6 +52,11 @@ class Objective:
     renewed: bool = False
     gradients: Gradients | None = None
 
+    @property
+    def unit_hessian(self) -> bool:
+        """Whether the hessian of an unweighted row is 1."""
+        return self.code in (SQUARED, HUBER) and self.gradients is None
+
     def margin_labels(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """Labels as the derivatives see them: in float32, the precision in which both boosters store labels."""
         if self.link == SIGNED_SQRT:

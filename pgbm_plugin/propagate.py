@@ -90,15 +90,15 @@ def margins(
     if init_score is not None:
         margin[:] = init_score * forest.divisor  # which is divided out again below
     route = choose_route(forest, rows)
-    value = route.ordered(leaf_value)
     variance = None
     if leaf_sd is None:
+        value = route.ordered(leaf_value)
         run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, margin), len(rows), _CHUNK, n_jobs)
     else:
-        sd, variance = route.ordered(leaf_sd), np.zeros(len(rows))
+        weights, variance = route.paired(leaf_value, leaf_sd), np.zeros(len(rows))
 
         def chunk(lo: int, hi: int) -> None:
-            route.add_margin_variance(lo, hi, value, sd, rho, margin, variance)
+            route.add_margin_variance(lo, hi, weights, rho, margin, variance)
 
         run_chunks(chunk, len(rows), _CHUNK, n_jobs)
     if forest.divisor > 1:

@@ -45,15 +45,17 @@ class Walk:
         for begin, end, X in self.rows.blocks(lo, hi):
             cpu.add_margin(X, *self.forest.routing, value, margin[begin:end])
 
-    def add_margin_variance(
-        self, lo: int, hi: int, value: Array, sd: Array, rho: float, margin: Array, variance: Array
-    ) -> None:
+    def paired(self, value: Array, sd: Array) -> Any:
+        """Values and sds of the leaves as `add_margin_variance` takes them."""
+        return value, sd
+
+    def add_margin_variance(self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array) -> None:
         """The same, with the variance recursion."""
         from .kernels import cpu
 
         for begin, end, X in self.rows.blocks(lo, hi):
             part = margin[begin:end], variance[begin:end]
-            cpu.add_margin_variance(X, *self.forest.routing, value, sd, rho, *part)
+            cpu.add_margin_variance(X, *self.forest.routing, *weights, rho, *part)
 
     def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
         """The recursion for several correlations: variance is (k, n)."""
@@ -105,22 +107,23 @@ class Replay:
         from .kernels import replay
 
         for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
-            replay.add_margin(X, *self._trees(), value, self._workspace(margin), margin[begin:end])
+            replay.add_margin(X, *self._trees(), value, self._workspace(end - begin, margin), margin[begin:end])
 
-    def add_margin_variance(
-        self, lo: int, hi: int, value: Array, sd: Array, rho: float, margin: Array, variance: Array
-    ) -> None:
+    def paired(self, value: Array, sd: Array) -> Any:
+        return np.stack([value, sd], axis=1, dtype=np.float64)[self.program.slot].reshape(-1)
+
+    def add_margin_variance(self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array) -> None:
         from .kernels import replay
 
         for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
             part = margin[begin:end], variance[begin:end]
-            replay.add_margin_variance(X, *self._trees(), value, sd, rho, self._workspace(margin), *part)
+            replay.add_margin_variance(X, *self._trees(), weights, rho, self._workspace(end - begin, margin), *part)
 
     def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
         from .kernels import replay
 
         for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
-            replay.add_variances(X, *self._trees(), sd, rho, self._workspace(sd), variance[:, begin:end])
+            replay.add_variances(X, *self._trees(), sd, rho, self._workspace(end - begin, sd), variance[:, begin:end])
 
     def gather_moments(
         self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array, sums: Array
@@ -138,7 +141,7 @@ class Replay:
                 leaf_start,
                 step,
                 *_gradient_arguments(spec),
-                self._workspace(margin),
+                self._workspace(end - begin, margin),
                 margin[begin - lo : end - lo],
                 sums,
             )
@@ -147,11 +150,18 @@ class Replay:
         program = self.program
         return self.rows.place(program.feature), program.coding, program.splits, self.forest.leaf_start
 
-    def _workspace(self, margin: Array) -> tuple[Array, ...]:
-        from .kernels import coding
+    def _workspace(self, rows: int, margin: Array) -> tuple[Array, ...]:
+        from .kernels import replay
 
         program = self.program
-        return coding.workspace(len(program.feature), len(program.column_feature), program.code.dtype, margin.dtype)
+        return replay.workspace(
+            rows,
+            len(program.feature),
+            len(program.column_feature),
+            program.code.dtype,
+            program.region.dtype,
+            margin.dtype,
+        )
 
 
 def choose_route(forest: Forest, rows: Rows) -> Walk | Replay:

@@ -36,7 +36,8 @@ class Rows(ABC):
     ) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """Cut rows lo..hi into ``(begin, end, matrix)``; the matrix is `place` of the columns asked for."""
         width = self.features.count if columns is None else len(columns)
-        size = max(1, min(hi - lo, _BLOCK_NUMBERS // max(1, width)))
+        # an even number of rows, for the moments' lanes (see `kernels.accumulate`)
+        size = max(2, _BLOCK_NUMBERS // max(1, width) & ~1)
         for begin in range(lo, hi, size):
             end = min(begin + size, hi)
             yield begin, end, self._rounded(self.block(begin, end, columns))

@@ -1,0 +1,77 @@
+"""Accumulation: gradients of a block of rows, and their sums per leaf. Both ways through the trees end here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..objectives import SQUARED
+from .jit import kernel, scalar
+from .scalar import gradient_hessian
+
+# Columns of an accumulator; the first four are enough where every hessian is 1.
+COUNT, SHIFT_G, G, GG, SHIFT_H, H, HH, GH = range(8)
+UNIT_COLUMNS, COLUMNS = 4, 8
+
+# Accumulators a leaf, taken in turn. Rows that follow each other often share a leaf; with one accumulator each would
+# wait for the sums of the one before.
+LANES = 2
+
+
+def accumulators(leaves: int, unit_hessian: bool) -> Any:
+    """(leaves, LANES, columns) zeros."""
+    return np.zeros((leaves, LANES, UNIT_COLUMNS if unit_hessian else COLUMNS))
+
+
+@scalar
+def gradients(
+    y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, rounds_first: Any, g: Any, h: Any
+) -> None:
+    """g and h of a block of rows, in the float32 in which both boosters hold them; `weight` may be empty."""
+    if objective == SQUARED and weight.shape[0] == 0:  # by far the most common; nobody reads its h
+        for r in range(margin.shape[0]):
+            g[r] = np.float32(np.float64(margin[r]) - y[r])
+        return
+    for r in range(margin.shape[0]):
+        gi, hi = gradient_hessian(objective, parameter, np.float64(margin[r]), y[r])
+        if rounds_first:
+            gi, hi = np.float64(np.float32(gi)), np.float64(np.float32(hi))
+        w = weight[r] if weight.shape[0] else 1.0
+        g[r] = np.float32(gi * w)
+        h[r] = np.float32(hi * w)
+
+
+@kernel
+def add_rows(leaf: Any, g: Any, h: Any, step: Any, margin: Any, sums: Any) -> None:
+    """Add rows to the accumulators of their leaves, and the leaves' steps to the rows' margins.
+
+    Sums are of differences from the accumulator's first row. That row is one of the sample, so n times its squared
+    distance from the mean is at most n times the sum of squares wanted: the cancellation costs a factor n at the very
+    worst and nothing as a rule, whatever the offset of the data.
+    """
+    if sums.shape[2] == UNIT_COLUMNS:
+        for i in range(leaf.shape[0]):
+            s = sums[leaf[i], i & 1]
+            if s[COUNT] == 0.0:
+                s[SHIFT_G] = g[i]
+            dg = g[i] - s[SHIFT_G]
+            s[COUNT] += 1.0
+            s[G] += dg
+            s[GG] += dg * dg
+            margin[i] += step[leaf[i]]
+        return
+    for i in range(leaf.shape[0]):
+        s = sums[leaf[i], i & 1]
+        if s[COUNT] == 0.0:
+            s[SHIFT_G] = g[i]
+            s[SHIFT_H] = h[i]
+        dg = g[i] - s[SHIFT_G]
+        dh = h[i] - s[SHIFT_H]
+        s[COUNT] += 1.0
+        s[G] += dg
+        s[H] += dh
+        s[GG] += dg * dg
+        s[HH] += dh * dh
+        s[GH] += dg * dh
+        margin[i] += step[leaf[i]]
