@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .forest import Forest
 from .moments import LeafMoments
-from .objectives import HUBER, LOG, SQUARED, SQUAREDLOG
+from .objectives import LOG, SQUAREDLOG
 from .propagate import soft_threshold
 from .training import TrainingSpec
 
@@ -157,11 +157,11 @@ def _same_size(spec: TrainingSpec, moments: LeafMoments) -> bool:
     return bool(abs(moments.h_sum.sum() - spec.leaf_cover.sum()) <= 0.01 * spec.leaf_cover.sum())
 
 
-def contains_training_rows(spec: TrainingSpec, moments: LeafMoments, leaves: slice = slice(None)) -> bool:
+def contains_training_rows(spec: TrainingSpec, moments: LeafMoments) -> bool:
     """Whether no leaf saw more in training than it holds of these rows: so for any sample of them."""
     if spec.leaf_count is not None:
-        return bool(np.all(spec.leaf_count[leaves] <= moments.count[leaves]))
-    return bool(np.all(spec.leaf_cover[leaves] <= moments.h_sum[leaves] * (1 + 1e-4)))
+        return bool(np.all(spec.leaf_count <= moments.count))
+    return bool(np.all(spec.leaf_cover <= moments.h_sum * (1 + 1e-4)))
 
 
 def _training_rows(forest: Forest, spec: TrainingSpec) -> int | None:
@@ -170,7 +170,7 @@ def _training_rows(forest: Forest, spec: TrainingSpec) -> int | None:
 
 
 def _has_unit_hessian(spec: TrainingSpec) -> bool:
-    return spec.leaf_count is None and spec.objective is not None and spec.objective.code in (SQUARED, HUBER)
+    return spec.leaf_count is None and spec.objective is not None and spec.objective.unit_hessian
 
 
 def _covers_are_fractions(spec: TrainingSpec) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +127,18 @@ class Forest:
         from .program import compile_forest
 
         return compile_forest(self)
+
+    def first_tree(self) -> Forest:
+        """The first tree alone."""
+        leaves = int(self.leaf_start[1])
+        return replace(
+            self,
+            root=self.root[:1],
+            nodes=self.nodes[: leaves - 1],
+            leaf_start=self.leaf_start[:2],
+            leaf_value=self.leaf_value[:leaves],
+            leaf_label=self.leaf_label[:leaves],
+        )
 
     def tree_of_leaf(self) -> NDArray[np.int64]:
         """(L,) the tree that each leaf belongs to."""

@@ -112,26 +112,22 @@ def leaf_moments(
     spec: TrainingSpec,
     data: LabelledRows,
     *,
-    n_trees: int | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> LeafMoments:
-    """One pass over labelled rows, through the first `n_trees` trees (None: all)."""
+    """One pass over labelled rows."""
     assert spec.objective is not None
     data = replace(data, y=spec.objective.margin_labels(data.y))
     gather = _gather if spec.objective.gradients is None else _gather_custom
-    return gather(forest, spec, data, n_trees or forest.n_trees, n_jobs, progress)
+    return gather(forest, spec, data, n_jobs, progress)
 
 
-def _gather(
-    forest: Forest, spec: TrainingSpec, data: LabelledRows, n_trees: int, n_jobs: int | None, progress: bool
-) -> LeafMoments:
+def _gather(forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None, progress: bool) -> LeafMoments:
     from .kernels.accumulate import accumulators
 
     route = choose_route(forest, data.rows)
-    step = route.ordered(spec.step(forest.leaf_value, forest.tree_of_leaf())[: forest.leaf_start[n_trees]])
+    step = route.ordered(spec.step(forest.leaf_value, forest.tree_of_leaf()))
     weight = np.empty(0) if data.weight is None else data.weight
-
     unit = data.weight is None and spec.objective is not None and spec.objective.unit_hessian
 
     def chunk(lo: int, hi: int) -> LeafMoments:
@@ -143,7 +139,7 @@ def _gather(
 
 
 def _gather_custom(
-    forest: Forest, spec: TrainingSpec, data: LabelledRows, n_trees: int, n_jobs: int | None, progress: bool
+    forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None, progress: bool
 ) -> LeafMoments:
     """Tree by tree on all rows, because a custom objective may couple them. Neither booster weights what it returns."""
     from .kernels import accumulate, cpu
@@ -157,8 +153,8 @@ def _gather_custom(
     sums = accumulate.accumulators(forest.n_leaves, unit_hessian=False)
 
     g = h = np.empty(0)
-    with progress_bar(n_trees, "trees", progress) as advance:
-        for t in range(n_trees):
+    with progress_bar(forest.n_trees, "trees", progress) as advance:
+        for t in range(forest.n_trees):
             if new_iteration[t]:
                 g, h = _custom_gradients(spec, margin, data.y)
 

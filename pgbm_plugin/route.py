@@ -67,18 +67,15 @@ class Walk:
     def gather_moments(
         self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array, sums: Array
     ) -> None:
-        """Replay training on rows lo..hi; `margin` holds theirs. As many trees as `step` covers."""
+        """Replay training on rows lo..hi; `margin` holds theirs."""
         from .kernels import cpu
 
-        root, *splits = self.forest.routing
-        n_trees = int(np.searchsorted(self.forest.leaf_start, len(step)))
         for begin, end, X in self.rows.blocks(lo, hi):
             cpu.gather_moments(
                 X,
                 y[begin:end],
                 weight[begin:end],
-                root[:n_trees],
-                *splits,
+                *self.forest.routing,
                 step,
                 *_gradient_arguments(spec),
                 (np.empty(cpu.BLOCK, np.int64), np.empty(cpu.BLOCK), np.empty(cpu.BLOCK)),
@@ -96,11 +93,11 @@ class Replay:
     program: Program
 
     def ordered(self, per_leaf: Array) -> Array:
-        return per_leaf[self.program.slot[: len(per_leaf)]]
+        return per_leaf[self.program.slot]
 
     def by_leaf(self, ordered: Array) -> Array:
         out = np.empty_like(ordered)
-        out[self.program.slot[: len(ordered)]] = ordered
+        out[self.program.slot] = ordered
         return out
 
     def add_margin(self, lo: int, hi: int, value: Array, margin: Array) -> None:
@@ -130,15 +127,12 @@ class Replay:
     ) -> None:
         from .kernels import replay
 
-        *trees, leaf_start = self._trees()
-        leaf_start = leaf_start[leaf_start <= len(step)]
         for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
             replay.gather_moments(
                 X,
                 y[begin:end],
                 weight[begin:end],
-                *trees,
-                leaf_start,
+                *self._trees(),
                 step,
                 *_gradient_arguments(spec),
                 self._workspace(end - begin, margin),

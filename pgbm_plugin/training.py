@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,20 @@ class TrainingSpec:
     approximate: tuple[str, ...]
     tolerance: float
     rates_known: bool = True
+
+    def first_tree(self, leaves: int) -> TrainingSpec:
+        """How the first tree was grown, which has so many leaves."""
+        return replace(
+            self,
+            alpha=self.alpha[:1],
+            alpha_free=self.alpha_free[:1],
+            constant=self.constant[:1],
+            lambda_=self.lambda_[:leaves],
+            iteration=self.iteration[:1],
+            folded=self.folded[:1],
+            leaf_count=None if self.leaf_count is None else self.leaf_count[:leaves],
+            leaf_cover=self.leaf_cover[:leaves],
+        )
 
     def new_iteration(self) -> NDArray[np.bool_]:
         """(T,) whether a tree saw fresh gradients."""

@@ -66,7 +66,7 @@ def wrap(
         _weights(found.sample_weight, len(rows), explicit=sample_weight is not None, custom=objective is not None),
         read_column("init_score", found.init_score, len(rows)),
     )
-    spec = _with_start(forest, spec, data)
+    spec = _with_start(forest, spec, data, n_jobs)
 
     moments = leaf_moments(forest, spec, data, n_jobs=n_jobs, progress=progress)
     weighted = data.weight is not None
@@ -142,7 +142,7 @@ def _weights(values: Any, n: int, *, explicit: bool, custom: bool) -> NDArray[np
     return None if weight is None else weight.astype(np.float32).astype(np.float64)
 
 
-def _with_start(forest: Forest, spec: TrainingSpec, data: LabelledRows) -> TrainingSpec:
+def _with_start(forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None) -> TrainingSpec:
     """The margin before the first tree, as exactly as the rows allow."""
     if data.init_score is not None:
         if np.any(spec.folded & ~spec.constant) and not np.all(spec.alpha == 1.0):
@@ -156,13 +156,15 @@ def _with_start(forest: Forest, spec: TrainingSpec, data: LabelledRows) -> Train
     if forest.link == LOG:
         label_mean = float(np.log(label_mean)) if label_mean > 0 else spec.start
     from_labels = replace(spec, start=label_mean)
-    first_tree = slice(0, forest.leaf_start[1])
+    first = forest.first_tree()
 
     def typical_error(spec: TrainingSpec) -> float:
         """Of a leaf of the first tree; a wrong label spoils one leaf, a wrong start all of them."""
-        first = leaf_moments(forest, spec, data, n_trees=1)
-        holds = contains_training_rows(spec, first, first_tree)
-        return float(np.median(leaf_errors(forest, spec, first)[first_tree])) if holds else np.inf
+        spec = spec.first_tree(first.n_leaves)
+        moments = leaf_moments(first, spec, data, n_jobs=n_jobs)
+        if not contains_training_rows(spec, moments):
+            return np.inf
+        return float(np.median(leaf_errors(first, spec, moments)))
 
     error = typical_error(from_labels)
     if error > spec.tolerance and (np.isinf(error) or typical_error(spec) <= spec.tolerance):
