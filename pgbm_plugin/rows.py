@@ -6,6 +6,7 @@ whole table is never copied.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
@@ -62,10 +63,10 @@ class Rows(ABC):
 
     def _rounded(self, block: NDArray[Any]) -> NDArray[Any]:
         """The block in the precision that the booster compares in, with its own missing value as NaN."""
-        if self.features.dtype == np.float32 and block.dtype != np.float32:
+        if self.features.dtype.char == "f" and block.dtype.char != "f":
             with np.errstate(over="ignore"):
                 block = block.astype(np.float32)
-        if not np.isnan(self.features.missing):
+        if not math.isnan(self.features.missing):
             block = np.where(block == self.features.missing, block.dtype.type(np.nan), block)
         return block
 
@@ -103,8 +104,8 @@ class _Matrix(Rows):
             raise ValueError(f"X must have two dimensions, it has {X.ndim}{hint}")
         check_count(X.shape[1], features)
         self.X, self.n = X, X.shape[0]
-        readable = (np.float32,) if features.dtype == np.float32 else (np.float32, np.float64)
-        self.is_view = X.dtype in readable and X.dtype.isnative and np.isnan(features.missing)
+        readable = "f" if features.dtype.char == "f" else "fd"
+        self.is_view = X.dtype.char in readable and X.dtype.isnative and math.isnan(features.missing)
 
     def converted(self) -> Rows:
         return self if self.is_view else super().converted()

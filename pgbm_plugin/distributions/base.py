@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -36,13 +36,11 @@ class Distribution(ABC):
 
     def __init__(self, *, point: ArrayLike | None = None, **params: ArrayLike):
         """From parameters, each (n,) or a number; `point` is (n,), the place of a point mass or NaN for none."""
-        values = [np.atleast_1d(np.asarray(value, np.float64)) for value in params.values()]
-        place = np.full(1, np.nan) if point is None else np.atleast_1d(np.asarray(point, np.float64))
-        shape = np.broadcast_shapes(place.shape, *(value.shape for value in values))
-        if len(shape) != 1:
-            raise ValueError("parameters must have one dimension")
-        self._point = _read_only(np.broadcast_to(place, shape))
-        self._params = {k: _read_only(np.broadcast_to(v, shape)) for k, v in zip(params, values, strict=True)}
+        given = {key: np.asarray(value, np.float64) for key, value in params.items()}
+        place = None if point is None else np.asarray(point, np.float64)
+        n = max([value.size for value in given.values()] + ([] if place is None else [place.size]))
+        self._params = {key: _per_row(value, n) for key, value in given.items()}
+        self._point = None if place is None else _per_row(place, n)
 
     @classmethod
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
@@ -53,12 +51,13 @@ class Distribution(ABC):
         mean, variance = np.asarray(mean, np.float64), np.asarray(variance, np.float64)
         if mean.shape != variance.shape:
             mean, variance = np.broadcast_arrays(mean, variance)
+        fits = cls._fits(mean, variance)
+        if (fits & (variance > 0.0)).all():
+            return cls(**cls._parameters(mean, variance, **options))
         degenerate = variance <= 0.0
-        bad = ~degenerate & ~cls._fits(mean, variance)
+        bad = ~degenerate & ~fits
         if bad.any():
             raise ValueError(f"{cls.name} cannot have the moments of {bad.sum()} of {len(mean)} rows: {cls._needs}")
-        if not degenerate.any():
-            return cls(**cls._parameters(mean, variance, **options))
         params = {key: np.full(len(mean), np.nan) for key in cls._parameters(np.ones(1), np.ones(1), **options)}
         regular = ~degenerate
         for key, value in cls._parameters(mean[regular], variance[regular], **options).items():
@@ -142,11 +141,11 @@ class Distribution(ABC):
 
     def mean(self) -> Array:
         """(n,) means."""
-        return self._unless_point(self._moments(**self.params)[0], self._point)
+        return _unless(self._point, self._moments(**self.params)[0].copy(), lambda at: at)
 
     def var(self) -> Array:
         """(n,) variances."""
-        return self._unless_point(self._moments(**self.params)[1], 0.0)
+        return _unless(self._point, self._moments(**self.params)[1].copy(), lambda at: 0.0)
 
     def std(self) -> Array:
         """(n,) standard deviations."""
@@ -159,7 +158,7 @@ class Distribution(ABC):
     def entropy(self) -> Array:
         """(n,) differential entropies, in nats; NotImplementedError for a family without a closed form."""
         try:
-            return self._unless_point(self._entropy(**self.params), -np.inf)
+            return _unless(self._point, self._entropy(**self.params), lambda at: -np.inf)
         except NotImplementedError:
             raise NotImplementedError(f"the entropy of {self.name} has no closed form") from None
 
@@ -170,27 +169,27 @@ class Distribution(ABC):
     def logpdf(self, x: ArrayLike) -> Array:
         """Log density (log mass for a discrete family)."""
         x, p, point = self._per_row(x)
-        return self._unless_point(self._logpdf(x, **p), np.where(x == point, self._log_point_mass, -np.inf), point)
+        return _unless(point, self._logpdf(x, **p), lambda at: np.where(x == at, self._log_point_mass, -np.inf))
 
     def cdf(self, x: ArrayLike) -> Array:
         """P(Y <= x)."""
         x, p, point = self._per_row(x)
-        return self._unless_point(self._cdf(x, **p), np.where(x >= point, 1.0, 0.0), point)
+        return _unless(point, self._cdf(x, **p), lambda at: x >= at)
 
     def sf(self, x: ArrayLike) -> Array:
         """P(Y > x)."""
         x, p, point = self._per_row(x)
-        return self._unless_point(self._sf(x, **p), np.where(x >= point, 0.0, 1.0), point)
+        return _unless(point, self._sf(x, **p), lambda at: x < at)
 
     def ppf(self, q: ArrayLike) -> Array:
         """Quantiles: (n,) for one level, (n, k) for k levels."""
         q, p, point = self._per_level(q)
-        return self._unless_point(self._ppf(q, **p), point, point)
+        return _unless(point, self._ppf(q, **p), lambda at: at)
 
     def isf(self, q: ArrayLike) -> Array:
         """Upper quantiles, shaped as `ppf`."""
         q, p, point = self._per_level(q)
-        return self._unless_point(self._isf(q, **p), point, point)
+        return _unless(point, self._isf(q, **p), lambda at: at)
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
         """Ends of the central interval that holds this much probability."""
@@ -202,14 +201,13 @@ class Distribution(ABC):
         shape = (len(self), 1 if size is None else size)
         p = {key: np.where(np.isnan(value), 1.0, value)[:, None] for key, value in self.params.items()}
         draws = self._rvs(np.random.default_rng(random_state), shape, **p)
-        point = self._point[:, None]
-        out = self._unless_point(draws, np.broadcast_to(point, shape), point)
+        out = _unless(None if self._point is None else self._point[:, None], draws, lambda at: at)
         return out[:, 0] if size is None else out
 
     def crps(self, y: ArrayLike) -> Array:
         """(n,) continuous ranked probability score of the outcomes, in closed form."""
         y, p, point = self._per_row(y)
-        return self._unless_point(self._crps(y, **p), np.abs(y - point), point)
+        return _unless(point, self._crps(y, **p), lambda at: np.abs(y - at))
 
     def nll(self, y: ArrayLike) -> Array:
         """(n,) negative log likelihood of the outcomes."""
@@ -220,13 +218,13 @@ class Distribution(ABC):
         return self.cdf(y)
 
     def __len__(self) -> int:
-        return len(self._point)
+        return len(next(iter(self._params.values())))
 
     def __getitem__(self, rows: Any) -> Self:
         """The distributions of some rows: an index, a slice or a mask."""
         chosen = object.__new__(type(self))
         vars(chosen).update(vars(self))
-        chosen._point = _read_only(np.atleast_1d(self._point[rows]))
+        chosen._point = None if self._point is None else _read_only(np.atleast_1d(self._point[rows]))
         chosen._params = {key: _read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
         return chosen
 
@@ -238,28 +236,24 @@ class Distribution(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        for array in (self._point, *self._params.values()):  # pickle forgets that they are read-only
-            array.flags.writeable = False
+        for array in (self._point, *self._params.values()):
+            if array is not None:
+                array.flags.writeable = False  # pickle forgets it
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} distribution of {len(self)} rows>"
 
-    def _unless_point(self, regular: Array, at_point: ArrayLike, point: Array | None = None) -> Array:
-        """`regular`, and in the rows that are point masses `at_point`."""
-        point = self._point if point is None else point
-        return np.where(np.isnan(point), regular, at_point)
-
-    def _per_row(self, x: ArrayLike) -> tuple[Array, Mapping[str, Array], Array]:
+    def _per_row(self, x: ArrayLike) -> tuple[Array, Mapping[str, Array], Array | None]:
         """`x`, parameters and points, shaped so that they broadcast: a matrix has one line per row."""
         x = np.asarray(x, np.float64)
         n = len(self)
         if x.ndim > 2 or (x.ndim and len(x) not in (1, n)):
             raise ValueError(f"values of shape {x.shape} do not fit {n} rows; give a number, ({n},) or ({n}, k)")
         if x.ndim == 2:
-            return x, {key: value[:, None] for key, value in self.params.items()}, self._point[:, None]
+            return x, *self._upright()
         return x, self.params, self._point
 
-    def _per_level(self, q: ArrayLike) -> tuple[Array, Mapping[str, Array], Array]:
+    def _per_level(self, q: ArrayLike) -> tuple[Array, Mapping[str, Array], Array | None]:
         """Levels, parameters and points, shaped so that a list of levels makes a new last axis."""
         q = np.asarray(q, np.float64)
         if q.ndim > 1:
@@ -267,8 +261,13 @@ class Distribution(ABC):
         if not np.all((q >= 0.0) & (q <= 1.0)):
             raise ValueError(f"levels must lie between 0 and 1, not {q.tolist()}")
         if q.ndim == 1:
-            return q, {key: value[:, None] for key, value in self.params.items()}, self._point[:, None]
+            return q, *self._upright()
         return q, self.params, self._point
+
+    def _upright(self) -> tuple[Mapping[str, Array], Array | None]:
+        """Parameters and points as (n, 1)."""
+        point = None if self._point is None else self._point[:, None]
+        return {key: value[:, None] for key, value in self._params.items()}, point
 
 
 class Positive(Distribution):
@@ -281,9 +280,21 @@ class Positive(Distribution):
         return np.isfinite(mean) & np.isfinite(variance) & (mean > 0.0)
 
 
+def _unless(point: Array | None, regular: Array, at_point: Callable[[Array], ArrayLike]) -> Array:
+    """`regular`, and in the rows that are point masses what `at_point` says of their places."""
+    return regular if point is None else np.where(np.isnan(point), regular, at_point(point))
+
+
+def _per_row(value: Array, n: int) -> Array:
+    """A number, or one for each of n rows, as (n,) that nobody can write to."""
+    if value.shape != (n,):
+        if value.size != 1 or value.ndim > 1:
+            raise ValueError(f"parameters must be numbers or have one dimension of {n}, not shape {value.shape}")
+        value = np.full(n, value)
+    return _read_only(value)
+
+
 def _read_only(array: Array) -> Array:
-    if not array.flags.writeable:  # as broadcast_to leaves it
-        return array
     array = array.view()
     array.flags.writeable = False
     return array
