@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -87,7 +87,7 @@ class ProbabilisticModel:
     def distribution(self, name: str) -> None:
         from .distributions import family
 
-        family(name)  # raises if there is none
+        self._family = family(name)
         self._distribution = name
 
     @property
@@ -106,9 +106,9 @@ class ProbabilisticModel:
         `init_score` is per row, for models trained with LightGBM's init_score or XGBoost's base_margin.
         """
         if return_std:
-            make = self._maker(self.distribution, self.rho)
+            family = self._checked_family(None, self.rho)
             margins_ = self._margins(X, self.rho, init_score)
-            return margins_.prediction, make(margins_).std()
+            return margins_.prediction, self._around(margins_, *family).std()
         rows, score = self._read(X, init_score)
         margin, _ = margins(self.forest, rows, self._leaf_value, score, n_jobs=self.n_jobs)
         return to_response(self.forest, margin)
@@ -129,8 +129,8 @@ class ProbabilisticModel:
         if device not in (None, "auto", "cpu"):
             raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has CPU kernels only")
         rho = self.rho if rho is None else _check_rho(rho)
-        make = self._maker(self.distribution if distribution is None else distribution, rho)
-        return make(self._margins(X, rho, init_score))
+        family = self._checked_family(distribution, rho)
+        return self._around(self._margins(X, rho, init_score), *family)
 
     def predict_var(self, X: Any, *, init_score: Any = None) -> NDArray[np.float64]:
         """(n,) predictive variances."""
@@ -277,25 +277,33 @@ class ProbabilisticModel:
         assert variance is not None
         return Margins(self.forest, margin, to_response(self.forest, margin), variance)
 
-    def _maker(self, name: str, rho: float) -> Callable[[Margins], Distribution]:
-        """What makes the distributions of a family; refuses, before any work, what cannot be made."""
-        from .distributions import Conformal, Empirical, family
+    def _checked_family(self, name: str | None, rho: float) -> tuple[type[Distribution], dict[str, Any]]:
+        """A family and what to make it with; refuses, before any work, what cannot be made."""
+        cls, options = self._family
+        if name is not None:
+            from .distributions import family
 
-        cls, _ = family(name)
+            cls, options = family(name)
+        if not cls.needs_residuals:
+            return cls, options
+        from .distributions import Conformal
+
         if issubclass(cls, Conformal):
             scores = self._conformal
             if scores is None:
                 raise ValueError("there are no conformal scores: call model.conformalize first")
             if (scores.rho, scores.calibration) != (rho, self.calibration):
                 raise ValueError("rho or calibration changed after conformalize: call it again")
-            options = {"residuals": scores.residuals, "lower": scores.lower}
-        elif issubclass(cls, Empirical):
-            if self._residuals is None:
-                raise ValueError(f"{name} needs residuals of validation rows: call model.tune or conformalize first")
-            options = {"residuals": self._residuals, "lower": self._support()}
-        else:
-            return lambda margins_: margins_.distribution(name, self.calibration)
-        return lambda margins_: self._floored(margins_).distribution(name, self.calibration, **options)
+            return cls, {"residuals": scores.residuals, "lower": scores.lower}
+        if self._residuals is None:
+            raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
+        return cls, {"residuals": self._residuals, "lower": self._support()}
+
+    def _around(self, margins_: Margins, family: type[Distribution], options: dict[str, Any]) -> Distribution:
+        """A family's distributions around the predictions."""
+        if family.needs_residuals:
+            margins_ = self._floored(margins_)
+        return margins_.distribution(family, self.calibration, **options)
 
     def _floored(self, margins_: Margins) -> Margins:
         return replace(margins_, variance=np.maximum(margins_.variance, self._variance_floor()))

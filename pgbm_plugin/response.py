@@ -61,13 +61,10 @@ class Margins:
         slope = 2.0 * np.abs(self.margin.astype(np.float64))
         return np.maximum(slope, 1e-3 * slope.max())
 
-    def distribution(self, name: str, calibration: Calibration, **options: Any) -> Distribution:
+    def distribution(self, family: type[Distribution], calibration: Calibration, **options: Any) -> Distribution:
         """The members of a family with these means and calibrated variances."""
-        from .distributions import LogNormal, family
-
-        cls, own = family(name)
-        variance = self.response_variance(calibration, lognormal=cls is LogNormal)
-        return cls.from_moments(self.prediction.astype(np.float64), variance, **own, **options)
+        variance = self.response_variance(calibration, lognormal=family.is_lognormal)
+        return family.from_moments(self.prediction.astype(np.float64), variance, **options)
 
 
 def to_response(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:

@@ -53,7 +53,7 @@ class Validation:
     def score(self, name: str, variance: Array, calibration: Calibration) -> float:
         """Mean score of a family for these variances of the margin; ValueError if it does not fit the rows."""
         margins = replace(self.margins, variance=variance)
-        cls, _ = family(name)
+        cls, options = family(name)
         if issubclass(cls, Discrete) and np.any(self.y != np.floor(self.y)):
             raise ValueError("the labels are not whole numbers")
         if issubclass(cls, Empirical):
@@ -61,7 +61,7 @@ class Validation:
                 raise ValueError("it has no density")
             values = _left_out_crps(*self.residuals(variance, calibration))
         else:
-            distribution = margins.distribution(name, calibration)
+            distribution = margins.distribution(cls, calibration, **options)
             values = distribution.crps(self.y) if self.metric == "crps" else distribution.nll(self.y)
         bad = ~np.isfinite(values)
         if bad.any():

@@ -33,14 +33,16 @@ class Distribution(ABC):
     name: ClassVar[str]
     tunable: ClassVar[bool] = True
     """Whether `tune` tries the family when not told which."""
+    needs_residuals: ClassVar[bool] = False
+    """Whether it is made from residuals of validation rows, besides the moments."""
+    is_lognormal: ClassVar[bool] = False
+    """Whether its logarithm is normal, so that a log link gives its variance exactly."""
 
     def __init__(self, *, point: ArrayLike | None = None, **params: ArrayLike):
         """From parameters, each (n,) or a number; `point` is (n,), the place of a point mass or NaN for none."""
-        given = {key: np.asarray(value, np.float64) for key, value in params.items()}
-        place = None if point is None else np.asarray(point, np.float64)
-        n = max([value.size for value in given.values()] + ([] if place is None else [place.size]))
-        self._params = {key: _per_row(value, n) for key, value in given.items()}
-        self._point = None if place is None else _per_row(place, n)
+        n = max(map(np.size, params.values() if point is None else (point, *params.values())))
+        self._params = {key: _per_row(value, n) for key, value in params.items()}
+        self._point = None if point is None else _per_row(point, n)
 
     @classmethod
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
@@ -52,7 +54,7 @@ class Distribution(ABC):
         if mean.shape != variance.shape:
             mean, variance = np.broadcast_arrays(mean, variance)
         fits = cls._fits(mean, variance)
-        if (fits & (variance > 0.0)).all():
+        if np.count_nonzero(fits & (variance > 0.0)) == len(mean):
             return cls(**cls._parameters(mean, variance, **options))
         degenerate = variance <= 0.0
         bad = ~degenerate & ~fits
@@ -285,8 +287,9 @@ def _unless(point: Array | None, regular: Array, at_point: Callable[[Array], Arr
     return regular if point is None else np.where(np.isnan(point), regular, at_point(point))
 
 
-def _per_row(value: Array, n: int) -> Array:
+def _per_row(given: ArrayLike, n: int) -> Array:
     """A number, or one for each of n rows, as (n,) that nobody can write to."""
+    value = np.asarray(given, np.float64)
     if value.shape != (n,):
         if value.size != 1 or value.ndim > 1:
             raise ValueError(f"parameters must be numbers or have one dimension of {n}, not shape {value.shape}")

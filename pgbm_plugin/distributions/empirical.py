@@ -23,6 +23,7 @@ class Empirical(Distribution):
     """
 
     name = "empirical"
+    needs_residuals = True
 
     def __init__(
         self, *, residuals: ArrayLike, lower: float = -np.inf, point: ArrayLike | None = None, **params: ArrayLike

@@ -17,6 +17,7 @@ class LogNormal(Positive):
     """exp of Normal(log scale, s): mean scale exp(s^2 / 2), variance mean^2 (exp(s^2) - 1). Needs a positive mean."""
 
     name = "lognormal"
+    is_lognormal = True
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
