@@ -86,9 +86,8 @@ def margins(
     n_jobs: int | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
     """Margin of every row in the precision of `leaf_value`, and its variance (eq. 12) if `leaf_sd` is given."""
-    margin = np.full(len(rows), forest.base_margin, leaf_value.dtype)
-    if init_score is not None:
-        margin[:] = init_score * forest.divisor  # which is divided out again below
+    margin = np.empty(len(rows), leaf_value.dtype)
+    margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided out again below
     route = choose_route(forest, rows)
     variance = None
     if leaf_sd is None:

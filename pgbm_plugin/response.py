@@ -64,7 +64,7 @@ class Margins:
     def distribution(self, family: type[Distribution], calibration: Calibration, **options: Any) -> Distribution:
         """The members of a family with these means and calibrated variances."""
         variance = self.response_variance(calibration, lognormal=family.is_lognormal)
-        return family.from_moments(self.prediction.astype(np.float64), variance, **options)
+        return family.from_moments(self.prediction.astype(np.float64, copy=False), variance, **options)
 
 
 def to_response(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:

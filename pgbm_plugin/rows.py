@@ -107,6 +107,13 @@ class _Matrix(Rows):
         readable = "f" if features.dtype.char == "f" else "fd"
         self.is_view = X.dtype.char in readable and X.dtype.isnative and math.isnan(features.missing)
 
+    def blocks(
+        self, lo: int, hi: int, columns: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        if self.is_view:  # nothing is converted, so nothing need be cut
+            return iter(((lo, hi, self.X[lo:hi]),))
+        return super().blocks(lo, hi, columns)
+
     def converted(self) -> Rows:
         return self if self.is_view else super().converted()
 
@@ -115,8 +122,6 @@ class _Matrix(Rows):
 
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
         block = self.X[lo:hi]
-        if self.is_view:
-            return block
         if columns is not None:
             block = block[:, columns]
         if block.dtype.kind != "f" or block.dtype.itemsize < 4:
