@@ -11,16 +11,13 @@ from ..forest import DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
 from .jit import kernel, scalar
 
 
-def coding_workspace(block: int, features: int, columns: int, code: Any) -> tuple[Any, ...]:
-    """Buffers of `code_block`: codes, the lines of columns, values, counts.
-
-    They are arguments because NumPy allocates them at once, while numba would compile that first.
-    """
+def workspace(rows: int, features: int, columns: int, code: Any) -> tuple[Any, ...]:
+    """What `code_block` writes to, for a block of at most so many rows: codes, lines of columns, values, counts."""
     return (
-        np.empty((features + columns, block), code),
+        np.empty((features + columns, rows), code),
         np.empty(columns, np.int64),
-        np.empty(block),
-        np.empty(block, np.uint64),
+        np.empty(rows),
+        np.empty(rows, np.uint64),
     )
 
 
@@ -55,11 +52,14 @@ def arrange(
     out_region: Any,
     out_new: Any,
     slot: Any,
+    queue: Any,
+    region_of: Any,
 ) -> Any:
-    """Put the splits of every tree in order, parents first, in groups; returns the number of groups."""
+    """Put the splits of every tree in order, parents first, in groups; returns the number of groups.
+
+    ``queue`` and ``region_of`` are room for a number per split: what NumPy allocates, numba need not compile.
+    """
     group = 0
-    queue = np.empty(left.shape[0], np.int64)
-    region_of = np.empty(left.shape[0], np.int64)
     for t in range(root.shape[0]):
         group_start[t] = group
         if root[t] < 0:
@@ -82,7 +82,8 @@ def arrange(
             if table_of[node] >= 0:
                 table_start[group] = table_of[node]
                 filled = 4
-            for child, its_region in ((left[node], region), (right[node], new)):
+            for is_right in range(2):
+                child, its_region = (right[node], new) if is_right else (left[node], region)
                 if child >= 0:
                     queue[waiting], region_of[child] = child, its_region
                     waiting += 1
@@ -133,11 +134,9 @@ def _category_codes(x: Any, lower: Any, limit: Any, codes: Any) -> None:
             codes[r] = lowest
 
 
-@scalar
+@kernel
 def code_block(
     X: Any,
-    lo: Any,
-    m: Any,
     position: Any,
     cut_start: Any,
     cuts: Any,
@@ -150,15 +149,16 @@ def code_block(
     x: Any,
     count: Any,
 ) -> None:
-    """Rows lo..lo+m as codes: one line of `codes` per feature, and one more per column with missing values.
+    """Rows as codes: one line of `codes` per feature, and one more per column with missing values.
 
-    ``where[c]`` is the line of column c. Columns of a feature follow each other.
+    ``where[c]`` is the line of column c. Columns of a feature follow each other; ``position`` says where in X it is.
     """
+    m = X.shape[0]
     c, x = 0, x[:m]
     lowest, highest = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     for f in range(position.shape[0]):
         for r in range(m):
-            x[r] = X[lo + r, position[f]]
+            x[r] = X[r, position[f]]
         line = codes[f]
         if math.isnan(lower[f]):
             _count_below(x, cuts[cut_start[f] : cut_start[f + 1]], count, line)

@@ -15,7 +15,7 @@ from typing import Any
 
 from numba import njit
 
-_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,5 +30,5 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def scalar(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function of scalars that kernels call; LLVM inlines it, and its caller's cache holds it."""
-    compiled: Callable[..., Any] = njit(**_FLAGS)(function)
+    compiled: Callable[..., Any] = njit(no_cpython_wrapper=True, **_FLAGS)(function)
     return compiled

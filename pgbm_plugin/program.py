@@ -108,9 +108,9 @@ def compile_forest(forest: Forest) -> Program | None:
     table_of = np.full(len(nodes), -1)
     table_of[categorical] = np.concatenate([[0], np.cumsum(limit[position[categorical]])[:-1]])
     tables = np.zeros(int(limit[position[categorical]].sum()), np.uint8)
-    coding.fill_tables(
-        nodes[categorical], forest.category_start, forest.category_bits, limit[position[categorical]], tables
-    )
+    if len(tables):
+        limits = limit[position[categorical]]
+        coding.fill_tables(nodes[categorical], forest.category_start, forest.category_bits, limits, tables)
 
     # a categorical split takes a group of its own and may leave the one before it unfilled: there are no more than
     groups = int(2 * categorical.sum() + (-(-leaves // GROUP) + 1).sum())
@@ -134,6 +134,8 @@ def compile_forest(forest: Forest) -> Program | None:
         region,
         new,
         slot,
+        np.empty(len(nodes), np.int64),
+        np.empty(len(nodes), np.int64),
     )
     return Program(
         feature=feature.astype(np.int64),

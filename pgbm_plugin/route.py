@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,10 @@ from .training import TrainingSpec
 
 # Replay pays for whole blocks, so that it loses on fewer rows than these.
 _FEW_ROWS = 40
+
+# Rows of a block: its codes should stay in the second cache, and loops over it be long enough to be worth starting.
+_MIN_BLOCK, _MAX_BLOCK = 512, 2048
+_CODE_BYTES = 1 << 18
 
 Array = NDArray[Any]
 
@@ -103,8 +108,8 @@ class Replay:
     def add_margin(self, lo: int, hi: int, value: Array, margin: Array) -> None:
         from .kernels import replay
 
-        for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
-            replay.add_margin(X, *self._trees(), value, self._workspace(end - begin, margin), margin[begin:end])
+        for rows, *coded in self._coded(lo, hi):
+            replay.add_margin(*coded, value, margin[rows])
 
     def paired(self, value: Array, sd: Array) -> Any:
         return np.stack([value, sd], axis=1, dtype=np.float64)[self.program.slot].reshape(-1)
@@ -112,50 +117,46 @@ class Replay:
     def add_margin_variance(self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array) -> None:
         from .kernels import replay
 
-        for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
-            part = margin[begin:end], variance[begin:end]
-            replay.add_margin_variance(X, *self._trees(), weights, rho, self._workspace(end - begin, margin), *part)
+        found = np.empty(2 * self._block(hi - lo))
+        for rows, *coded in self._coded(lo, hi):
+            replay.add_margin_variance(*coded, weights, rho, found, margin[rows], variance[rows])
 
     def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
         from .kernels import replay
 
-        for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
-            replay.add_variances(X, *self._trees(), sd, rho, self._workspace(end - begin, sd), variance[:, begin:end])
+        found = np.empty(self._block(hi - lo))
+        for rows, *coded in self._coded(lo, hi):
+            replay.add_variances(*coded, sd, rho, found, variance[:, rows])
 
     def gather_moments(
         self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array, sums: Array
     ) -> None:
         from .kernels import replay
 
-        for begin, end, X in self.rows.blocks(lo, hi, self.program.feature):
-            replay.gather_moments(
-                X,
-                y[begin:end],
-                weight[begin:end],
-                *self._trees(),
-                step,
-                *_gradient_arguments(spec),
-                self._workspace(end - begin, margin),
-                margin[begin - lo : end - lo],
-                sums,
-            )
+        gradient, g_h = _gradient_arguments(spec), np.empty((2, self._block(hi - lo)))
+        for rows, *coded in self._coded(lo, hi):
+            of_rows = margin[rows.start - lo : rows.stop - lo]
+            replay.gather_moments(*coded, y[rows], weight[rows], step, *gradient, *g_h, of_rows, sums)
 
-    def _trees(self) -> tuple[Any, ...]:
-        program = self.program
-        return self.rows.place(program.feature), program.coding, program.splits, self.forest.leaf_start
+    def _coded(self, lo: int, hi: int) -> Iterator[tuple[Any, ...]]:
+        """Rows lo..hi as blocks of codes: (rows, codes, where, splits, leaf_start, room for regions)."""
+        from .kernels import coding
 
-    def _workspace(self, rows: int, margin: Array) -> tuple[Array, ...]:
-        from .kernels import replay
+        program, size = self.program, self._block(hi - lo)
+        position = self.rows.place(program.feature)
+        work = coding.workspace(size, len(program.feature), len(program.column_feature), program.code.dtype)
+        codes, where = work[:2]
+        at = np.empty(size, program.region.dtype)
+        for begin, end, X in self.rows.blocks(lo, hi, program.feature):
+            for first in range(begin, end, size):
+                last = min(first + size, end)
+                coding.code_block(X[first - begin : last - begin], position, *program.coding, *work)
+                yield slice(first, last), codes, where, program.splits, self.forest.leaf_start, at[: last - first]
 
-        program = self.program
-        return replay.workspace(
-            rows,
-            len(program.feature),
-            len(program.column_feature),
-            program.code.dtype,
-            program.region.dtype,
-            margin.dtype,
-        )
+    def _block(self, rows: int) -> int:
+        """Rows of a block; an even number of them if there are several, for the moments' lanes."""
+        fitting = _CODE_BYTES // (len(self.program.feature) * self.program.code.itemsize)
+        return min(rows, max(_MIN_BLOCK, min(_MAX_BLOCK, fitting & ~1)))
 
 
 def choose_route(forest: Forest, rows: Rows) -> Walk | Replay:
