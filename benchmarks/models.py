@@ -1,0 +1,85 @@
+"""The models that are measured: four shapes of forest, grown by either booster on the same made-up rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import xgboost as xgb
+
+from pgbm_plugin import ProbabilisticModel, wrap
+
+BOOSTERS = ("LightGBM", "XGBoost")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A shape of forest; `balanced` trees are as deep everywhere, the others grow where the gain is."""
+
+    name: str
+    trees: int
+    leaves: int
+    features: int = 28
+    balanced: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.trees} x {self.leaves}{', balanced' if self.balanced else ''}"
+
+    def rows(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, self.features))
+        if self.balanced:  # every feature counts, and none more than another
+            return X, sum(np.sin(2.0 * X[:, i]) * X[:, i - 1] for i in range(self.features))
+        return X, X[:, 0] + np.sin(3.0 * X[:, 1]) * X[:, 2] + rng.normal(size=n)
+
+
+CASES = (
+    Case("a", 500, 31),
+    Case("b", 2000, 16),
+    Case("c", 500, 255, features=90),
+    Case("d", 500, 31, balanced=True),
+)
+
+
+def cases(quick: bool) -> tuple[Case, ...]:
+    """All of them; in short, with a tenth of the trees."""
+    return tuple(replace(case, trees=case.trees // 10) for case in CASES) if quick else CASES
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A trained booster, its wrapped model, and how both take rows."""
+
+    booster: str
+    case: Case
+    wrapped: ProbabilisticModel
+    predict: Callable[[np.ndarray], np.ndarray]
+    X: np.ndarray
+    """Rows that it was not trained on, in the precision that its booster compares in."""
+
+
+def train(booster: str, case: Case, X: np.ndarray, y: np.ndarray, threads: int) -> Any:
+    """A forest of the case's shape."""
+    if booster == "LightGBM":
+        params = {"num_leaves": case.leaves, "num_threads": threads, "verbose": -1}
+        shape = {"max_depth": 5, "min_data_in_leaf": 50} if case.balanced else {}
+        return lgb.train({**params, **shape}, lgb.Dataset(X, y), case.trees)
+    grown = {"max_depth": 5} if case.balanced else {"max_depth": 0, "grow_policy": "lossguide"}
+    params = {"max_leaves": case.leaves, "eta": 0.1, "tree_method": "hist", "nthread": threads}
+    return xgb.train({**params, **grown}, xgb.DMatrix(X, y, nthread=threads), case.trees)
+
+
+def contender(booster: str, case: Case, n_train: int, n_test: int, threads: int) -> Contender:
+    """Train, wrap on the same rows, and make others to predict."""
+    X, y = case.rows(n_train, 0)
+    trained = train(booster, case, X, y, 2)
+    X_new, _ = case.rows(n_test, 1)
+    if booster == "LightGBM":
+        wrapped = wrap(trained, X, y, n_jobs=threads)
+        return Contender(booster, case, wrapped, lambda X: trained.predict(X, num_threads=threads), X_new)
+    trained.set_param({"nthread": threads})
+    wrapped = wrap(trained, X, y, n_jobs=threads)
+    return Contender(booster, case, wrapped, trained.inplace_predict, X_new.astype(np.float32))

@@ -1,0 +1,66 @@
+"""Other packages that take part where they are installed: none is needed, and none is installed by the project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from .models import Case, train
+
+NAMES = ("lleaves", "catboost", "ngboost", "pgbm")
+
+
+def contenders(case: Case, n_train: int, X_new: np.ndarray, threads: int) -> dict[str, Callable[[], Any]]:
+    """Those that are here, ready to predict `X_new`."""
+    X, y = case.rows(n_train, 0)
+    makers = {"lleaves": _lleaves, "catboost": _catboost, "ngboost": _ngboost, "pgbm": _pgbm}
+    return {name: makers[name](case, X, y, X_new, threads) for name in NAMES if find_spec(name)}
+
+
+def _lleaves(case: Case, X: np.ndarray, y: np.ndarray, X_new: np.ndarray, threads: int) -> Callable[[], Any]:
+    """The same trees compiled by LLVM; the mean only."""
+    import lleaves
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.txt"
+        train("LightGBM", case, X, y, 2).save_model(path)
+        model = lleaves.Model(model_file=str(path))
+        model.compile()
+    return lambda: model.predict(X_new, n_jobs=threads)
+
+
+def _catboost(case: Case, X: np.ndarray, y: np.ndarray, X_new: np.ndarray, threads: int) -> Callable[[], Any]:
+    """Symmetric trees with a mean and a variance a leaf; about as many leaves."""
+    import catboost
+
+    depth = int(np.log2(case.leaves + 1))
+    model = catboost.CatBoostRegressor(
+        iterations=case.trees,
+        depth=depth,
+        loss_function="RMSEWithUncertainty",
+        verbose=False,
+        allow_writing_files=False,
+    ).fit(X, y)
+    return lambda: model.predict(X_new, thread_count=threads)
+
+
+def _ngboost(case: Case, X: np.ndarray, y: np.ndarray, X_new: np.ndarray, threads: int) -> Callable[[], Any]:
+    """Two depth-three scikit-learn trees an iteration, its default."""
+    from ngboost import NGBRegressor
+
+    model = NGBRegressor(n_estimators=case.trees, verbose=False).fit(X, y)
+    return lambda: model.pred_dist(X_new)
+
+
+def _pgbm(case: Case, X: np.ndarray, y: np.ndarray, X_new: np.ndarray, threads: int) -> Callable[[], Any]:
+    """The paper authors' package, its scikit-learn flavour."""
+    from pgbm.sklearn import HistGradientBoostingRegressor
+
+    model = HistGradientBoostingRegressor(max_iter=case.trees, max_leaf_nodes=case.leaves, early_stopping=False)
+    model.fit(X, y)
+    return lambda: model.predict(X_new, return_std=True)

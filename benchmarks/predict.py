@@ -1,0 +1,55 @@
+"""`predict_dist` (mean and variance) against the boosters' own predict (mean), one thread or several.
+
+python -m benchmarks.predict [--quick] [--threads N] [--rows N] [--json PATH]
+
+Columns: ns per row and tree, and how many times faster than the booster. lleaves, CatBoost (RMSEWithUncertainty),
+NGBoost and PGBM take part where they are installed; the last three are models of their own, of as many trees.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pgbm_plugin.parallel import progress_bar
+
+from . import others
+from .contest import check_answers, interleave, options, report
+from .models import BOOSTERS, cases, contender
+
+
+def main() -> None:
+    given = options(
+        __doc__, threads={"type": int, "default": 1}, rows={"type": int, "default": 20_000}, repeats={"type": int}
+    )
+    n_train, n_test = (3_000, 3_000) if given.quick else (50_000, given.rows)
+    repeats = given.repeats or (2 if given.quick else 9)
+    lines: list[dict[str, Any]] = []
+    with progress_bar(len(BOOSTERS) * len(cases(given.quick)), "models", True) as advance:
+        for booster in BOOSTERS:
+            for case in cases(given.quick):
+                it = contender(booster, case, n_train, n_test, given.threads)
+                check_answers(it.wrapped, it.predict, it.X)
+                calls = {
+                    "own": lambda it=it: it.predict(it.X),
+                    "dist": lambda it=it: it.wrapped.predict_dist(it.X),
+                    "mean": lambda it=it: it.wrapped.predict(it.X),
+                }
+                if booster == "LightGBM":
+                    calls |= others.contenders(case, n_train, it.X, given.threads)
+                best = interleave(calls, repeats, time.perf_counter)
+                per = 1e9 / (n_test * it.wrapped.forest.n_trees)
+                line = {"booster": booster, "model": str(case), "leaves": it.wrapped.forest.n_leaves // case.trees}
+                line |= {"own ns": best["own"] * per, "predict_dist ns": best["dist"] * per}
+                line |= {"predict_dist": best["own"] / best["dist"], "predict": best["own"] / best["mean"]}
+                line |= {name: best["own"] / best[name] if name in best else "" for name in others.NAMES}
+                lines.append(line)
+                advance(1)
+    used = [name for name in others.NAMES if any(line[name] for line in lines)]
+    lines = [{key: line[key] for key in line if key not in others.NAMES or key in used} for line in lines]
+    title = f"times faster than the booster's own predict: {n_test} rows, {given.threads} thread(s), bits checked"
+    report(title, lines, given.json)
+
+
+if __name__ == "__main__":
+    main()
