@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,14 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--route", choices=["walk", "replay"], help="send all rows one way through the trees")
+
+
 def pytest_configure(config):
-    """Numba keys its cache on a kernel's own file, not on the files that are inlined into it."""
+    """The route, and fresh kernels: numba keys its cache on a kernel's own file, not on those inlined into it."""
+    if config.getoption("--route"):
+        os.environ["PGBM_PLUGIN_ROUTE"] = config.getoption("--route")
     if hasattr(config, "workerinput"):  # the workers of pytest-xdist: their controller has done it
         return
     kernels = Path(__file__).parent.parent / "kernels"
