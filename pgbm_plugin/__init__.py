@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+from .autograd import torch_objective
 from .errors import UnsupportedModelError
 from .model import ProbabilisticModel
 from .wrap import wrap
 
 __version__ = "0.1.0"
-__all__ = ["ProbabilisticModel", "UnsupportedModelError", "wrap"]
+__all__ = ["ProbabilisticModel", "UnsupportedModelError", "torch_objective", "wrap"]

@@ -38,6 +38,7 @@ class Objective:
     renewed : the booster replaces the leaf values afterwards by a quantile of the residuals; the moments are then
         those of the residuals, because the gradients (signs) have lost the labels' scale.
     gradients : a custom objective's derivatives; `code` is then not used.
+    diagonal : the same with the diagonal of the Hessian, for the variance, where trees were stepped with another.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Objective:
     rounds_first: bool = True
     renewed: bool = False
     gradients: Gradients | None = None
+    diagonal: Gradients | None = None
 
     @property
     def unit_hessian(self) -> bool:
@@ -103,6 +105,6 @@ XGBOOST = {
 }
 
 
-def custom(gradients: Gradients) -> Objective:
+def custom(gradients: Gradients, diagonal: Gradients | None = None) -> Objective:
     """An objective given by its derivatives; its margin is the prediction, as both boosters have it."""
-    return Objective("custom", SQUARED, gradients=gradients)
+    return Objective("custom", SQUARED, gradients=gradients, diagonal=diagonal)

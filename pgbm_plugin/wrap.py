@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .adapters import TrainingData, held_data, read_dataset, read_model
-from .certificate import certify, contains_training_rows, leaf_errors
+from .autograd import TorchObjective, remembered
+from .certificate import Certificate, certify, contains_training_rows, leaf_errors
 from .columns import read_column
 from .errors import UnsupportedModelError
 from .forest import Forest
 from .model import ProbabilisticModel
-from .moments import LabelledRows, leaf_moments
+from .moments import LabelledRows, LeafMoments, leaf_moments
 from .objectives import IDENTITY, LOG, Gradients, custom
 from .propagate import leaf_weights
 from .rates import solve_rates
@@ -30,7 +33,7 @@ def wrap(
     *,
     sample_weight: Any = None,
     init_score: Any = None,
-    objective: Gradients | None = None,
+    objective: Gradients | TorchObjective | None = None,
     mean: Literal["booster", "pgbm"] = "booster",
     device: str = "auto",
     n_jobs: int | None = None,
@@ -46,7 +49,8 @@ def wrap(
     y : (n,) labels.
     sample_weight : (n,) weights of training, if it had any.
     init_score : (n,) LightGBM's init_score or XGBoost's base_margin, if training had one.
-    objective : a custom objective, ``(margin, y) -> (g, h)``, where training had one.
+    objective : the custom objective of training, if it had one: ``(margin, y) -> (g, h)``, or a `torch_objective`
+        (which is found if it still lives).
     mean : "booster" leaves point predictions as they are, to the bit; "pgbm" uses the paper's expected leaf weights.
     device : "auto" or "cpu".
     n_jobs : threads; None for all cores.
@@ -57,37 +61,67 @@ def wrap(
     if device not in ("auto", "cpu"):
         raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has kernels for the CPU only")
     forest, spec = read_model(booster)
-    spec = _with_objective(spec, objective)
     found = _training_data(booster, X, y, sample_weight, init_score)
     rows = read_rows(found.X, forest.features)
-    data = LabelledRows(
-        rows,
-        _labels(found.y, len(rows), spec),
-        _weights(found.sample_weight, len(rows), explicit=sample_weight is not None, custom=objective is not None),
-        read_column("init_score", found.init_score, len(rows)),
-    )
-    spec = _with_start(forest, spec, data, n_jobs)
+    label = _labels(found.y, len(rows))
+    weight = _weights(found.sample_weight, len(rows), objective, explicit=sample_weight is not None)
+    data = LabelledRows(rows, label, weight, read_column("init_score", found.init_score, len(rows)))
 
+    candidates = [_with_objective(spec, known, data) for known in _objectives(booster, spec, objective, label)]
+    tried = []
+    for candidate in candidates:
+        tried.append(_certified(forest, candidate, data, n_jobs, progress))
+        if tried[-1][2].status == "certified":
+            break
+    spec, moments, certificate = tried[-1] if tried[-1][2].status == "certified" else tried[0]
+    if certificate.status != "certified":
+        warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=2)
+    if spec.objective is not None and spec.objective.diagonal is not None:
+        steps = replace(spec.objective, gradients=spec.objective.diagonal)
+        moments = leaf_moments(forest, replace(spec, objective=steps), data, n_jobs=n_jobs, progress=progress)
+    weights = leaf_weights(forest, spec, moments)
+    return ProbabilisticModel(forest, spec, moments, weights, certificate, mean=mean, n_jobs=n_jobs)
+
+
+def _certified(
+    forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None, progress: bool
+) -> tuple[TrainingSpec, LeafMoments, Certificate]:
+    """The moments, and whether they are those of training; start and rates of the spec as the rows tell them."""
+    spec = _with_start(forest, spec, data, n_jobs)
     moments = leaf_moments(forest, spec, data, n_jobs=n_jobs, progress=progress)
     weighted = data.weight is not None
     certificate = certify(forest, spec, moments, weighted)
     if certificate.status == "approximate" and not spec.approximate:
         solved = solve_rates(forest, spec, moments)
         if solved.rates_known or not spec.rates_known:
-            spec, certificate = solved, certify(forest, solved, moments, weighted)
-    if certificate.status != "certified":
-        warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=2)
-    weights = leaf_weights(forest, spec, moments)
-    return ProbabilisticModel(forest, spec, moments, weights, certificate, mean=mean, n_jobs=n_jobs)
+            return solved, moments, certify(forest, solved, moments, weighted)
+    return spec, moments, certificate
 
 
-def _with_objective(spec: TrainingSpec, objective: Gradients | None) -> TrainingSpec:
+def _objectives(
+    booster: Any, spec: TrainingSpec, objective: Gradients | TorchObjective | None, label: NDArray[np.float64]
+) -> Sequence[Gradients | TorchObjective | None]:
+    """Which objectives training may have had; None is the model's own. The certificate decides between several."""
+    held = getattr(booster, "objective", None)
+    if objective is not None or isinstance(held, TorchObjective):
+        return [held if objective is None else objective]
+    if spec.objective is None:  # LightGBM does not store a custom one
+        return remembered(label) or [None]
+    if spec.objective.name == "reg:squarederror":  # which XGBoost also writes for a custom one
+        return [None, *remembered(label)]
+    return [None]
+
+
+def _with_objective(
+    spec: TrainingSpec, objective: Gradients | TorchObjective | None, data: LabelledRows
+) -> TrainingSpec:
     if objective is None:
         if spec.objective is None:
             raise UnsupportedModelError(
-                "the model was trained with a custom objective, which it does not store: give "
-                "wrap(..., objective=f) with f(margin, y) -> (g, h)"
+                "the model was trained with a custom objective, which it does not store, and none that lives saw these "
+                "labels: give wrap(..., objective=f), a torch_objective or a function (margin, y) -> (g, h)"
             )
+        spec.objective.check_labels(data.y)
         return spec
     if not callable(objective):
         raise TypeError(
@@ -96,7 +130,11 @@ def _with_objective(spec: TrainingSpec, objective: Gradients | None) -> Training
         )
     if spec.objective is not None and spec.objective.link != IDENTITY:
         raise ValueError(f"the model has a built-in objective, {spec.objective.name!r}; leave objective= out")
-    return replace(spec, objective=custom(objective))
+    if not isinstance(objective, TorchObjective):
+        return replace(spec, objective=custom(objective))
+    steps = partial(objective.derivatives, sample_weight=data.weight)
+    coupled = objective.levels is not None and objective.hessian == "rowsum"
+    return replace(spec, objective=custom(steps, partial(steps, hessian="diagonal") if coupled else None))
 
 
 def _training_data(booster: Any, X: Any, y: Any, sample_weight: Any, init_score: Any) -> TrainingData:
@@ -119,19 +157,19 @@ def _training_data(booster: Any, X: Any, y: Any, sample_weight: Any, init_score:
     )
 
 
-def _labels(y: Any, n: int, spec: TrainingSpec) -> NDArray[np.float64]:
+def _labels(y: Any, n: int) -> NDArray[np.float64]:
     if y is None:
         raise ValueError("the data set has no labels; give y")
     label = read_column("y", y, n)
     assert label is not None
-    assert spec.objective is not None
-    spec.objective.check_labels(label)
     return label
 
 
-def _weights(values: Any, n: int, *, explicit: bool, custom: bool) -> NDArray[np.float64] | None:
+def _weights(
+    values: Any, n: int, objective: Gradients | TorchObjective | None, *, explicit: bool
+) -> NDArray[np.float64] | None:
     """Weights in the float32 in which both boosters hold them."""
-    if custom:
+    if objective is not None and not isinstance(objective, TorchObjective):
         if explicit:
             raise ValueError(
                 "sample_weight has no effect with a custom objective, because neither booster applies it; multiply g "

@@ -1,0 +1,308 @@
+"""torch_objective: exact derivatives, the boosters' four ways to call, what it refuses, and how wrap finds it again."""
+
+from __future__ import annotations
+
+import gc
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import torch
+import xgboost as xgb
+
+from pgbm_plugin import UnsupportedModelError, torch_objective, wrap
+
+LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "num_threads": 1, "verbose": -1, "learning_rate": 0.1}
+XGB = {"max_depth": 3, "eta": 0.1, "nthread": 1}
+
+
+def squared(p, y):
+    return 0.5 * (p - y) ** 2
+
+
+def smoothed_quantile(p, y, level=0.8, width=0.1):
+    z = (y - p) / width
+    return (level - 1.0) * (y - p) + width * torch.nn.functional.softplus(z)
+
+
+LOSSES = {
+    "squared": squared,
+    "sum of squares": lambda p, y: ((p - y) ** 2).sum(),
+    "huber": lambda p, y: torch.nn.functional.huber_loss(p, y, delta=0.7, reduction="none"),
+    "pseudohuber": lambda p, y: torch.sqrt(1.0 + (p - y) ** 2) - 1.0,
+    "log-cosh": lambda p, y: (p - y) + torch.nn.functional.softplus(-2.0 * (p - y)),
+    "poisson": lambda p, y: torch.exp(p) - y * p,
+    "gamma": lambda p, y: p + y * torch.exp(-p),
+    "tweedie": lambda p, y: -y * torch.exp(-0.5 * p) / -0.5 + torch.exp(0.5 * p) / 0.5,
+    "smoothed quantile": smoothed_quantile,
+    "asymmetric": lambda p, y: torch.where(p > y, 3.0, 1.0) * (p - y) ** 2,
+    "expectile of logs": lambda p, y: (torch.exp(p) - y) ** 2 * torch.sigmoid(p - y),
+    "student t": lambda p, y: torch.log1p((p - y) ** 2 / 3.0),
+}
+
+
+def rows(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=n), rng.uniform(0.2, 3.0, n)
+
+
+def hessian_of(total, p):
+    """The whole matrix, by brute force."""
+    return torch.autograd.functional.hessian(total, torch.tensor(p)).numpy()
+
+
+@pytest.mark.filterwarnings("ignore:.*second derivatives are")
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_derivatives_of_single_rows(loss):
+    p, y = rows()
+    g, h = torch_objective(loss)(y, p)
+    tensor = torch.tensor(p, requires_grad=True)
+    loss(tensor, torch.tensor(y)).sum().backward()
+    np.testing.assert_allclose(g, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)
+    H = hessian_of(lambda p: loss(p, torch.tensor(y)).sum(), p)
+    exact = np.diag(H)
+    np.testing.assert_allclose(h[exact > 0], exact[exact > 0], rtol=1e-10, atol=1e-12)
+    assert np.all(h > 0)
+
+
+def hierarchy(n, levels):
+    """Rows, groups of 5 with a weight each, groups of 15, the total."""
+    rng = np.random.default_rng(3)
+    five = np.arange(n) // 5
+    every = [(None, 0.25), (five, rng.uniform(0.1, 1.0, five.max() + 1)), (np.arange(n) % 4, 0.1), (np.zeros(n), 0.02)]
+    return every[:levels]
+
+
+def total_loss(loss, levels, y):
+    def total(p):
+        value = torch.zeros((), dtype=p.dtype)
+        for groups, weight in levels:
+            groups = np.arange(len(y)) if groups is None else groups
+            one_hot = torch.tensor((np.unique(groups)[:, None] == groups).astype(float))
+            of_groups = loss(one_hot @ p, one_hot @ torch.tensor(y))
+            value = value + (torch.as_tensor(weight, dtype=p.dtype) * of_groups).sum()
+        return value
+
+    return total
+
+
+@pytest.mark.parametrize("loss", [squared, LOSSES["log-cosh"], LOSSES["pseudohuber"]])
+@pytest.mark.parametrize("n_levels", [2, 3, 4])
+def test_derivatives_of_levels(loss, n_levels):
+    p, y = rows()
+    levels = hierarchy(len(y), n_levels)
+    H = hessian_of(total_loss(loss, levels, y), p)
+    tensor = torch.tensor(p, requires_grad=True)
+    total_loss(loss, levels, y)(tensor).backward()
+    for kind, expected in (("diagonal", np.diag(H)), ("rowsum", H.sum(1))):
+        g, h = torch_objective(loss, levels=levels, hessian=kind).derivatives(p, y)
+        np.testing.assert_allclose(g, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(h, expected, rtol=1e-10, atol=1e-12)
+    assert not np.allclose(np.diag(H), H.sum(1), rtol=0.1)
+
+
+def test_groups_may_have_names():
+    p, y = rows(20)
+    named = np.array(["north", "south"])[np.arange(20) % 2]
+    one = torch_objective(squared, levels=[(named, [1.0, 3.0])]).derivatives(p, y)
+    two = torch_objective(squared, levels=[(np.arange(20) % 2, [1.0, 3.0])]).derivatives(p, y)
+    np.testing.assert_array_equal(one, two)
+
+
+def trees(booster):
+    if isinstance(booster, xgb.Booster):
+        return booster.trees_to_dataframe()[["Tree", "Feature", "Split", "Gain"]]
+    return booster.trees_to_dataframe()[["tree_index", "split_feature", "threshold", "value"]]
+
+
+def assert_same_trees(a, b):
+    for (name, x), (_, y) in zip(trees(a).items(), trees(b).items(), strict=True):
+        if x.dtype.kind == "f":  # a gradient may differ in its last float32 bit
+            np.testing.assert_allclose(x, y, rtol=2e-4, atol=1e-6, err_msg=name)
+        else:
+            assert list(x.dropna()) == list(y.dropna())
+
+
+@pytest.mark.parametrize(("loss", "builtin"), [("squared", "regression"), ("gamma", "gamma"), ("tweedie", "tweedie")])
+def test_lightgbm_grows_the_trees_of_its_own_objective(loss, builtin, numeric):
+    X, y = numeric
+    custom = lgb.train({**LGB, "objective": torch_objective(LOSSES[loss])}, lgb.Dataset(X, y), 8)
+    twin = lgb.train({**LGB, "objective": builtin, "boost_from_average": False}, lgb.Dataset(X, y), 8)
+    assert_same_trees(custom, twin)
+
+
+@pytest.mark.parametrize(
+    ("loss", "builtin"), [("squared", "reg:squarederror"), ("pseudohuber", "reg:pseudohubererror")]
+)
+def test_xgboost_grows_the_trees_of_its_own_objective(loss, builtin, numeric):
+    X, y = numeric
+    params = {**XGB, "base_score": 0.5}
+    custom = xgb.train(params, xgb.DMatrix(X, y), 8, obj=torch_objective(LOSSES[loss]))
+    twin = xgb.train({**params, "objective": builtin}, xgb.DMatrix(X, y), 8)
+    assert_same_trees(custom, twin)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_four_ways_to_call_it(numeric, weighted):
+    """And with weights, which neither booster applies to custom objectives."""
+    X, y = numeric
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else None
+    objective = torch_objective(LOSSES["log-cosh"])
+    native = lgb.train({**LGB, "objective": objective}, lgb.Dataset(X, y, weight=weight), 6)
+    estimator = lgb.LGBMRegressor(n_estimators=6, objective=objective, **LGB).fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(native.predict(X), estimator.predict(X))
+    xnative = xgb.train({**XGB, "base_score": 0.5}, xgb.DMatrix(X, y, weight=weight), 6, obj=objective)
+    xestimator = xgb.XGBRegressor(n_estimators=6, objective=objective, base_score=0.5, **XGB)
+    xestimator.fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(xnative.predict(xgb.DMatrix(X)), xestimator.predict(X))
+    for model in (native, estimator, xnative, xestimator):
+        assert wrap(model, X, y, sample_weight=weight, objective=objective).certificate.status == "certified"
+
+
+@pytest.mark.parametrize("booster", ["lightgbm", "xgboost"])
+def test_wrap_finds_it_while_it_lives(booster, numeric):
+    X, y = numeric
+
+    def train():
+        objective = torch_objective(LOSSES["log-cosh"])
+        if booster == "lightgbm":
+            return lgb.train({**LGB, "objective": objective}, lgb.Dataset(X, y), 6), objective
+        return xgb.train({**XGB, "base_score": 0.5}, xgb.DMatrix(X, y), 6, obj=objective), objective
+
+    model, objective = train()
+    found = wrap(model, X, y)
+    assert found.certificate.status == "certified"
+    assert "custom" in repr(found)
+    given = wrap(model, X, y, objective=objective)
+    np.testing.assert_array_equal(found.moments.gg, given.moments.gg)
+    del found, given, objective
+    gc.collect()
+    if booster == "lightgbm":
+        with pytest.raises(UnsupportedModelError, match="torch_objective"):
+            wrap(model, X, y)
+    else:  # XGBoost says that it was squared error; the certificate knows better
+        with pytest.warns(UserWarning, match="not certified"):
+            wrap(model, X, y)
+
+
+def test_a_living_objective_is_not_forced_on_other_models(numeric):
+    X, y = numeric
+    objective = torch_objective(LOSSES["log-cosh"])
+    xgb.train({**XGB, "base_score": 0.5}, xgb.DMatrix(X, y), 3, obj=objective)
+    plain = wrap(xgb.train(XGB, xgb.DMatrix(X, y), 3), X, y)
+    assert plain.certificate.status == "certified"
+    assert plain.spec.objective.gradients is None
+
+
+def test_variance_comes_from_the_diagonal(numeric):
+    X, y = numeric
+    levels = [(None, 1.0), (np.arange(len(y)) // 10, 0.2)]
+    by_rowsum = torch_objective(squared, levels=levels, hessian="rowsum")
+    booster = lgb.train({**LGB, "objective": by_rowsum}, lgb.Dataset(X, y), 6)
+    model = wrap(booster, X, y)
+    assert model.certificate.status == "certified"  # by the row sums, which stepped the trees
+    np.testing.assert_allclose(model.moments.h_mean[model.moments.count > 0], 1.2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("hessian", ["diagonal", "rowsum"])
+def test_coupled_rows_without_levels(hessian, numeric):
+    _, y = numeric
+
+    def coupled(p, y):
+        return (p - y) ** 2 + 0.01 * (p.sum() - y.sum()) ** 2 / len(y)
+
+    objective = torch_objective(coupled, hessian=hessian)
+    if hessian == "diagonal":
+        with pytest.raises(ValueError, match=r"couples rows.*levels=.*rowsum"):
+            objective(y, np.zeros(len(y)))
+    else:
+        assert np.all(np.isfinite(objective(y, np.zeros(len(y)))))
+
+
+def test_divergence_is_foretold(numeric):
+    X, y = numeric
+    levels = [(None, 1.0), (np.zeros(len(y)), 1.0)]
+    with pytest.warns(UserWarning, match="diverge at learning rates above 0.01,"):
+        torch_objective(squared, levels=levels)(np.zeros(len(y)), lgb.Dataset(X, y).construct())
+    torch_objective(squared, levels=levels, hessian="rowsum")(y, np.zeros(len(y)))
+    slow = lgb.Dataset(X, y, params={"learning_rate": 0.005}).construct()
+    torch_objective(squared, levels=levels)(np.zeros(len(y)), slow)
+
+
+def test_one_warning_for_flat_losses():
+    p, y = rows()
+    objective = torch_objective(LOSSES["student t"])
+    with pytest.warns(UserWarning, match="not positive"):
+        objective(y, 4 * p)
+    objective(y, 4 * p)  # a second warning would be an error here
+
+
+def test_a_mean_is_pointed_out():
+    p, y = rows(2000)
+    with pytest.warns(UserWarning, match="reduction='none'"):
+        torch_objective(torch.nn.MSELoss())(y, p)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("squared", np.mean),
+        ("poisson", lambda y: np.log(np.mean(y))),
+        ("gamma", lambda y: np.log(np.mean(y))),
+        ("pseudohuber", None),
+    ],
+)
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_init_minimises_the_loss(loss, expected, offset):
+    _, y = rows()
+    y = y + offset
+    start = torch_objective(LOSSES[loss]).init(y)
+    if expected is not None:
+        assert start == pytest.approx(expected(y), rel=1e-9)
+    value = [float(LOSSES[loss](torch.tensor(start + d), torch.tensor(y)).sum()) for d in (0.0, -1e-3, 1e-3)]
+    assert value[0] == min(value)
+
+
+def test_init_with_weights_and_levels():
+    _, y = rows()
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    assert torch_objective(squared).init(y, weight) == pytest.approx(np.average(y, weights=weight))
+    levels = [(np.arange(len(y)) // 10, 1.0)]
+    assert torch_objective(squared, levels=levels).init(y) == pytest.approx(np.mean(y))
+
+
+def test_init_reaches_wrap(numeric):
+    X, y = numeric
+    objective = torch_objective(LOSSES["pseudohuber"])
+    start = np.full(len(y), objective.init(y))
+    data = lgb.Dataset(X, y, init_score=start, free_raw_data=False)
+    booster = lgb.train({**LGB, "objective": objective}, data, 6)
+    assert wrap(booster, data).certificate.status == "certified"
+    model = wrap(booster, X, y, init_score=start)
+    assert model.certificate.status == "certified"
+    np.testing.assert_allclose(model.predict(X, init_score=start), booster.predict(X) + start)
+    xmodel = xgb.train({**XGB, "base_score": objective.init(y)}, xgb.DMatrix(X, y), 6, obj=objective)
+    assert wrap(xmodel, X, y).certificate.status == "certified"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: torch_objective("mse"), "function"),
+        (lambda: torch_objective(squared, hessian="full"), "'diagonal' or 'rowsum'"),
+        (lambda: torch_objective(squared, levels=[]), "empty"),
+        (lambda: torch_objective(squared, levels=[np.arange(3)]), "pairs"),
+        (lambda: torch_objective(squared, levels=[(np.arange(3), [1.0, 2.0])]), "3 groups and 2 weights"),
+        (lambda: torch_objective(squared, levels=[(np.arange(3), -1.0)]), "negative"),
+        (lambda: torch_objective(squared, levels=[(np.arange(3), 1.0)])(np.ones(4), np.ones(4)), "3 rows.*4"),
+        (lambda: torch_objective(lambda p, y: 1.0)(np.ones(4), np.ones(4)), "tensor"),
+        (lambda: torch_objective(lambda p, y: p[:2])(np.ones(4), np.ones(4)), "shape"),
+        (lambda: torch_objective(lambda p, y: torch.abs(p - y))(np.ones(4), np.zeros(4)), "smooth"),
+        (lambda: torch_objective(lambda p, y: torch.log(p))(np.ones(4), np.zeros(4)), "finite"),
+        (lambda: torch_objective(squared, levels=[(None, 1.0)])(np.ones(4), np.ones(4), np.ones(4)), "its groups"),
+        (lambda: torch_objective(lambda p, y: 2.0 * p).init(np.ones(4)), "no constant"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
