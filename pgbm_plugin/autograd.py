@@ -57,6 +57,9 @@ class _Level:
     size: int
     weight: Array
 
+    def sums(self, values: NDArray[Any]) -> NDArray[Any]:
+        return values if self.group is None else np.bincount(self.group, values, self.size).astype(np.float64)
+
 
 class TorchObjective:
     """A loss that both boosters can call; see `torch_objective`."""
@@ -155,12 +158,9 @@ class TorchObjective:
             raise ValueError(f"{len(margin)} predictions for {len(y)} labels")
         g, diagonal, rowsum = np.zeros((3, len(y)))
         for level in self._levels(len(y)):
-            if level.group is None:
-                dg, dh = self._of_groups(margin, y, level.weight)
-                of_rows = dg, dh, dh
-            else:
-                sums = (np.bincount(level.group, values, level.size) for values in (margin, y))
-                dg, dh = self._of_groups(*sums, level.weight)
+            dg, dh = self._of_groups(level.sums(margin), level.sums(y), level.weight)
+            of_rows = dg, dh, dh
+            if level.group is not None:
                 of_rows = dg[level.group], dh[level.group], (dh * np.bincount(level.group))[level.group]
             for total, values in zip((g, diagonal, rowsum), of_rows, strict=True):
                 total += values
@@ -219,9 +219,8 @@ class TorchObjective:
     def _look_ahead(self, margin: NDArray[Any], y: Array, rate: float | None) -> None:
         """Before the first tree: refuse a coupled loss without levels, warn of what will go wrong."""
         for level in self._levels(len(y)):
-            group = np.arange(len(y)) if level.group is None else level.group
-            sums = (np.bincount(group, values, level.size) for values in (margin, y))
-            if (self.hessian == "diagonal" or self.levels) and self._couples(*sums, level.weight):
+            exact = self.hessian == "diagonal" or self.levels is not None
+            if exact and self._couples(level.sums(margin), level.sums(y), level.weight):
                 raise ValueError(
                     "the loss couples rows, so that the diagonal of its Hessian does not follow from one backward "
                     "pass. Say which rows it sums, torch_objective(loss, levels=[(groups, weight), ...]) with a loss "
@@ -305,7 +304,7 @@ def _array(tensor: Any) -> Array:
 
 def _digest(y: NDArray[np.float64]) -> tuple[int, int]:
     """Labels in the float32 in which boosters hold them."""
-    return len(y), zlib.crc32(np.ascontiguousarray(y, np.float32))
+    return len(y), zlib.crc32(np.ascontiguousarray(y, np.float32).data)
 
 
 def _learning_rate(params: Any) -> float | None:
