@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..objectives import SQUARED
 from .jit import kernel, scalar
 from .scalar import gradient_hessian
 
@@ -24,12 +23,21 @@ def accumulators(leaves: int, unit_hessian: bool) -> Any:
     return np.zeros((leaves, LANES, UNIT_COLUMNS if unit_hessian else COLUMNS))
 
 
+def room(rows: int, sums: Any) -> tuple[Any, Any]:
+    """Where to put g and h of so many rows on their way to the accumulators."""
+    return np.empty(rows), None if sums.shape[2] == UNIT_COLUMNS else np.empty(rows)
+
+
 @scalar
 def gradients(
     y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, rounds_first: Any, g: Any, h: Any
 ) -> None:
-    """g and h of a block of rows, in the float32 in which both boosters hold them; `weight` may be empty."""
-    if objective == SQUARED and weight.shape[0] == 0:  # by far the most common; nobody reads its h
+    """g and h of a block of rows, in the float32 in which both boosters hold them; `weight` may be empty.
+
+    `objective` is None for unweighted squared error, by far the most common, and `h` where every hessian is 1: then
+    numba compiles nothing for the others.
+    """
+    if objective is None:
         for r in range(margin.shape[0]):
             g[r] = np.float32(np.float64(margin[r]) - y[r])
         return
@@ -39,18 +47,19 @@ def gradients(
             gi, hi = np.float64(np.float32(gi)), np.float64(np.float32(hi))
         w = weight[r] if weight.shape[0] else 1.0
         g[r] = np.float32(gi * w)
-        h[r] = np.float32(hi * w)
+        if h is not None:
+            h[r] = np.float32(hi * w)
 
 
 @kernel
 def add_rows(leaf: Any, g: Any, h: Any, step: Any, margin: Any, sums: Any) -> None:
-    """Add rows to the accumulators of their leaves, and the leaves' steps to the rows' margins.
+    """Add rows to the accumulators of their leaves, and the leaves' steps to the rows' margins; `h` as in `gradients`.
 
     Sums are of differences from the accumulator's first row. That row is one of the sample, so n times its squared
     distance from the mean is at most n times the sum of squares wanted: the cancellation costs a factor n at the very
     worst and nothing as a rule, whatever the offset of the data.
     """
-    if sums.shape[2] == UNIT_COLUMNS:
+    if h is None:
         for i in range(leaf.shape[0]):
             s = sums[leaf[i], i & 1]
             if s[COUNT] == 0.0:

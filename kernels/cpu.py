@@ -71,7 +71,9 @@ def gather_moments(
     objective: Any,
     parameter: Any,
     rounds_first: Any,
-    work: Any,
+    leaf: Any,
+    g: Any,
+    h: Any,
     margin: Any,
     sums: Any,
 ) -> None:
@@ -79,10 +81,10 @@ def gather_moments(
 
     ``new_iteration[t]`` says that tree t sees fresh gradients; trees grown side by side share those of the first.
     ``weight`` may be empty; ``rounds_first`` says whether g and h are rounded before they are weighted. ``margin``
-    starts at the initial score, in the booster's precision, and is advanced. ``work`` is (leaf, g, h), one block each.
+    starts at the initial score, in the booster's precision, and is advanced. ``leaf``, ``g``
+    and ``h`` are room for a block; see `accumulate` for those that are None.
     """
     n = X.shape[0]
-    leaf, g, h = work
     for lo in range(0, n, BLOCK):
         hi = min(lo + BLOCK, n)
         y_, weight_, margin_ = y[lo:hi], weight[lo:hi], margin[lo:hi]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .forest import Forest
+from .objectives import SQUARED
 from .program import Program
 from .rows import Rows
 from .training import TrainingSpec
@@ -74,6 +75,7 @@ class Walk:
     ) -> None:
         """Replay training on rows lo..hi; `margin` holds theirs."""
         from .kernels import cpu
+        from .kernels.accumulate import room
 
         for begin, end, X in self.rows.blocks(lo, hi):
             cpu.gather_moments(
@@ -82,8 +84,9 @@ class Walk:
                 weight[begin:end],
                 *self.forest.routing,
                 step,
-                *_gradient_arguments(spec),
-                (np.empty(cpu.BLOCK, np.int64), np.empty(cpu.BLOCK), np.empty(cpu.BLOCK)),
+                *_gradient_arguments(spec, weight),
+                np.empty(cpu.BLOCK, np.int64),
+                *room(cpu.BLOCK, sums),
                 margin[begin - lo : end - lo],
                 sums,
             )
@@ -132,8 +135,9 @@ class Replay:
         self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array, sums: Array
     ) -> None:
         from .kernels import replay
+        from .kernels.accumulate import room
 
-        gradient, g_h = _gradient_arguments(spec), np.empty((2, self._block(hi - lo)))
+        gradient, g_h = _gradient_arguments(spec, weight), room(self._block(hi - lo), sums)
         for rows, *coded in self._coded(lo, hi):
             of_rows = margin[rows.start - lo : rows.stop - lo]
             replay.gather_moments(*coded, y[rows], weight[rows], step, *gradient, *g_h, of_rows, sums)
@@ -167,7 +171,8 @@ def choose_route(forest: Forest, rows: Rows) -> Walk | Replay:
     return Replay(forest, rows, forest.program)
 
 
-def _gradient_arguments(spec: TrainingSpec) -> tuple[Any, ...]:
+def _gradient_arguments(spec: TrainingSpec, weight: Array) -> tuple[Any, ...]:
     objective = spec.objective
     assert objective is not None
-    return spec.new_iteration(), objective.code, objective.value, objective.rounds_first
+    code = None if objective.code == SQUARED and len(weight) == 0 else objective.code
+    return spec.new_iteration(), code, objective.value, objective.rounds_first
