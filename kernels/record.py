@@ -13,47 +13,74 @@ from .scalar import margin_of
 
 
 @scalar
-def _fits(before: Any, value: Any, after: Any, slack: Any) -> Any:
-    return abs(before + value - after) <= slack
+def _fits(before: Any, value: Any, after: Any, off: Any) -> Any:
+    return abs(before + value - after) <= off
+
+
+@scalar
+def _only_fit(before: Any, value: Any, after: Any, off: Any) -> Any:
+    """The one value that fits; -1 if there is none or several do."""
+    step = np.float64(after) - np.float64(before)
+    last = value.shape[0] - 1
+    k = min(np.searchsorted(value, step), last)
+    if k > 0 and step - value[k - 1] < value[k] - step:
+        k -= 1
+    # rounding is not symmetric next to a power of two: the nearest value may miss where the second fits
+    if not _fits(before, value[k], after, off):
+        if k > 0 and _fits(before, value[k - 1], after, off):
+            k -= 1
+        elif k < last and _fits(before, value[k + 1], after, off):
+            k += 1
+        else:
+            return -1
+    if (k > 0 and _fits(before, value[k - 1], after, off)) or (k < last and _fits(before, value[k + 1], after, off)):
+        return -1
+    return k
 
 
 @kernel
 def find_leaves(
-    score: Any, margin: Any, link: Any, times: Any, value: Any, middle: Any, order: Any, slack: Any, leaf: Any
+    score: Any,
+    margin: Any,
+    value: Any,
+    gap: Any,
+    order: Any,
+    guess: Any,
+    scale: Any,
+    grain: Any,
+    link: Any,
+    times: Any,
+    slack: Any,
+    leaf: Any,
 ) -> Any:
-    """The leaf of every row from its scores before and after a tree; returns for how many rows they do not tell it.
+    """The leaf of every row from its scores before and after a tree; returns False if they do not tell it for each.
 
-    ``margin`` is the sum of values before the tree, ``score`` the response after it, whose margin times ``times`` is
-    the sum of values after it. ``value`` holds the leaf values in rising order, ``middle`` what lies halfway between
-    them, ``order`` their leaves. One leaf must lead from sum to sum: with ``slack`` 0 to the bit, in the precision of
-    the arrays; otherwise to ``slack * (1 + |sum|)``.
+    ``margin`` is the sum of values before the tree, and ``score`` the sum after it, if ``slack`` is None: one leaf must
+    then lead from one to the other to the bit. Otherwise the sum after it is the margin of ``score`` under ``link``,
+    times ``times``, and may be off by ``slack * (1 + |sum|)``. ``grain`` times a sum is what its rounding may hide.
+
+    ``value`` holds the leaf values in rising order, ``order`` their leaves, ``gap`` how far the nearest other one is;
+    ``guess`` has the value to try first for each ``1 / scale`` of their range. Numbers are of the arrays' precision.
     """
-    last = value.shape[0] - 1
-    untold = 0
+    low, half, parts = value[0], value.dtype.type(0.5), guess.shape[0]
     for i in range(score.shape[0]):
-        after = times * margin_of(link, score[i])
         before = margin[i]
-        step = np.float64(after) - np.float64(before)
-        k, count = 0, last + 1
-        while count > 1:
-            half = count >> 1
-            k += half if middle[k + half - 1] < step else 0
-            count -= half
-        off = slack * (1.0 + abs(after))
-        # rounding is not symmetric next to a power of two: the nearest value may miss where the second fits
-        if not _fits(before, value[k], after, off):
-            if k > 0 and _fits(before, value[k - 1], after, off):
-                k -= 1
-            elif k < last and _fits(before, value[k + 1], after, off):
-                k += 1
-            else:
-                untold += 1
-        if (k > 0 and _fits(before, value[k - 1], after, off)) or (
-            k < last and _fits(before, value[k + 1], after, off)
-        ):
-            untold += 1
+        if slack is None:
+            after = score[i]
+            off = value.dtype.type(0)
+        else:
+            after = times * margin_of(link, score[i])
+            off = slack * (1.0 + abs(after))
+        part = (after - before - low) * scale + half
+        # unsigned: numba would look for indices from the end
+        k = guess[np.uint32(part)] if 0 <= part < parts else np.uint32(0)
+        if not (_fits(before, value[k], after, off) and gap[k] > off + off + grain * abs(after)):
+            only = _only_fit(before, value, after, off)
+            if only < 0:
+                return False
+            k = np.uint32(only)
         leaf[i] = order[k]
-    return untold
+    return True
 
 
 @kernel

@@ -10,7 +10,9 @@ from __future__ import annotations
 from .autograd import torch_objective
 from .errors import UnsupportedModelError
 from .model import ProbabilisticModel
+from .record import record
+from .validation import crps_callback
 from .wrap import wrap
 
 __version__ = "0.1.0"
-__all__ = ["ProbabilisticModel", "UnsupportedModelError", "torch_objective", "wrap"]
+__all__ = ["ProbabilisticModel", "UnsupportedModelError", "crps_callback", "record", "torch_objective", "wrap"]

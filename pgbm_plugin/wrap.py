@@ -22,6 +22,7 @@ from .moments import LabelledRows, LeafMoments, leaf_moments
 from .objectives import IDENTITY, LOG, Gradients, custom
 from .propagate import leaf_weights
 from .rates import solve_rates
+from .record import recorded
 from .rows import read_rows
 from .training import TrainingSpec
 
@@ -45,7 +46,8 @@ def wrap(
     ----------
     booster : lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, or the path of a saved model of either.
     X : the training rows (or held-out rows; `certificate` tells which): NumPy, pandas, polars, PyArrow, SciPy sparse;
-        or an lgb.Dataset / xgb.DMatrix, which bring their own y. May be omitted if the booster still holds its data.
+        or an lgb.Dataset / xgb.DMatrix, which bring their own y. May be omitted if the booster was trained with
+        `record`, or still holds its data.
     y : (n,) labels.
     sample_weight : (n,) weights of training, if it had any.
     init_score : (n,) LightGBM's init_score or XGBoost's base_margin, if training had one.
@@ -61,6 +63,11 @@ def wrap(
     if device not in ("auto", "cpu"):
         raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has kernels for the CPU only")
     forest, spec = read_model(booster)
+    told = recorded(booster, forest, spec) if X is None and y is None else None
+    if told is not None:
+        spec, moments, weighted = told
+        spec, certificate = _judged(forest, spec, moments, weighted)
+        return _model(forest, spec, moments, certificate, mean, n_jobs)
     found = _training_data(booster, X, y, sample_weight, init_score)
     rows = read_rows(found.X, forest.features)
     label = _labels(found.y, len(rows))
@@ -74,11 +81,22 @@ def wrap(
         if tried[-1][2].status == "certified":
             break
     spec, moments, certificate = tried[-1] if tried[-1][2].status == "certified" else tried[0]
-    if certificate.status != "certified":
-        warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=2)
     if spec.objective is not None and spec.objective.diagonal is not None:
         steps = replace(spec.objective, gradients=spec.objective.diagonal)
         moments = leaf_moments(forest, replace(spec, objective=steps), data, n_jobs=n_jobs, progress=progress)
+    return _model(forest, spec, moments, certificate, mean, n_jobs)
+
+
+def _model(
+    forest: Forest,
+    spec: TrainingSpec,
+    moments: LeafMoments,
+    certificate: Certificate,
+    mean: Literal["booster", "pgbm"],
+    n_jobs: int | None,
+) -> ProbabilisticModel:
+    if certificate.status != "certified":
+        warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=3)
     weights = leaf_weights(forest, spec, moments)
     return ProbabilisticModel(forest, spec, moments, weights, certificate, mean=mean, n_jobs=n_jobs)
 
@@ -89,13 +107,20 @@ def _certified(
     """The moments, and whether they are those of training; start and rates of the spec as the rows tell them."""
     spec = _with_start(forest, spec, data, n_jobs)
     moments = leaf_moments(forest, spec, data, n_jobs=n_jobs, progress=progress)
-    weighted = data.weight is not None
+    spec, certificate = _judged(forest, spec, moments, data.weight is not None)
+    return spec, moments, certificate
+
+
+def _judged(
+    forest: Forest, spec: TrainingSpec, moments: LeafMoments, weighted: bool
+) -> tuple[TrainingSpec, Certificate]:
+    """The certificate, with rates solved from the moments where those of the spec do not fit."""
     certificate = certify(forest, spec, moments, weighted)
     if certificate.status == "approximate" and not spec.approximate:
         solved = solve_rates(forest, spec, moments)
         if solved.rates_known or not spec.rates_known:
-            return solved, moments, certify(forest, solved, moments, weighted)
-    return spec, moments, certificate
+            return solved, certify(forest, solved, moments, weighted)
+    return spec, certificate
 
 
 def _objectives(
@@ -149,12 +174,7 @@ def _training_data(booster: Any, X: Any, y: Any, sample_weight: Any, init_score:
         if y is None:
             raise TypeError("wrap(booster, X) needs labels: wrap(booster, X, y)")
         return TrainingData(X, y, sample_weight, init_score)
-    return TrainingData(
-        found.X,
-        found.y if y is None else y,
-        found.sample_weight if sample_weight is None else sample_weight,
-        found.init_score if init_score is None else init_score,
-    )
+    return found.replaced_by(y, sample_weight, init_score)
 
 
 def _labels(y: Any, n: int) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xgboost as xgb
 
 from pgbm_plugin import distributions
 from pgbm_plugin.distributions import FAMILIES
@@ -29,6 +30,10 @@ def test_code_blocks(page, tmp_path, monkeypatch):
     y = X[:, 0] + np.exp(0.5 * X[:, 1]) * rng.normal(size=1200)
     names = {
         "params": {"num_leaves": 8, "verbose": -1},
+        "xgb": xgb,
+        "xgb_params": {"max_depth": 3},
+        "dtrain": xgb.DMatrix(X[:400], y[:400]),
+        "department": np.arange(400) // 10,
         "X": X[:400],
         "y": y[:400],
         "X_val": X[400:800],

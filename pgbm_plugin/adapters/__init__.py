@@ -26,6 +26,15 @@ class TrainingData:
     sample_weight: Any
     init_score: Any
 
+    def replaced_by(self, y: Any, sample_weight: Any, init_score: Any) -> TrainingData:
+        """The same rows with those columns that were given besides, which are not None."""
+        return TrainingData(
+            self.X,
+            self.y if y is None else y,
+            self.sample_weight if sample_weight is None else sample_weight,
+            self.init_score if init_score is None else init_score,
+        )
+
 
 def read_model(model: Any) -> tuple[Forest, TrainingSpec]:
     """Read a live model, a scikit-learn estimator, or a file of either booster."""
@@ -69,8 +78,9 @@ def held_data(model: Any) -> TrainingData:
     train_set = getattr(booster, "train_set", None)
     if train_set is None:
         raise TypeError(
-            "wrap(booster) found no training data: give it, wrap(booster, X, y), or (LightGBM only) let the booster "
-            "keep it, lgb.train(..., keep_training_booster=True) with lgb.Dataset(..., free_raw_data=False)"
+            "wrap(booster) found neither moments nor training data: give the data, wrap(booster, X, y), or train with "
+            "callbacks=[record()] (XGBoost: record(dtrain)). LightGBM can also keep it: lgb.train(..., "
+            "keep_training_booster=True) with lgb.Dataset(..., free_raw_data=False)"
         )
     return _read_lightgbm_dataset(train_set)
 

@@ -1,0 +1,453 @@
+"""record(): moments taken while training, equal to those that wrap takes from the rows afterwards."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import warnings
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+
+from pgbm_plugin import UnsupportedModelError, record, torch_objective, wrap
+from pgbm_plugin.adapters import read_model
+from pgbm_plugin.moments import LeafMoments
+
+LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "learning_rate": 0.1, "lambda_l2": 0.7, "num_threads": 1, "verbose": -1}
+XGB = {"max_depth": 3, "eta": 0.2, "lambda": 0.7, "nthread": 1}
+TREES = 6
+NAMES = ("g_mean", "h_mean", "gg", "hh", "gh")
+
+
+def assert_same(a: LeafMoments, b: LeafMoments):
+    """To rounding, each on the scale of the numbers that it is made of."""
+    assert a.rows == b.rows
+    assert np.array_equal(a.count, b.count)
+    g2, h2 = (s / np.maximum(a.count, 1) + m**2 for s, m in ((a.gg, a.g_mean), (a.hh, a.h_mean)))
+    scale = (np.sqrt(g2), np.sqrt(h2), a.gg, a.hh, np.sqrt(a.gg * a.hh))
+    for name, size in zip(NAMES, scale, strict=True):
+        difference = np.abs(getattr(a, name) - getattr(b, name))
+        assert np.all(difference <= 1e-12 * np.maximum(size, 1e-300)), name
+
+
+def check(booster, X, y, status="certified", **given):
+    """`wrap(booster)`, from the recording, against `wrap(booster, X, y)`."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "not certified", UserWarning)
+        want, got = wrap(booster, X, y, **given), wrap(booster)
+    assert want.certificate.status == got.certificate.status == status
+    assert_same(got.moments, want.moments)
+    assert got.spec.start == pytest.approx(want.spec.start, rel=1e-14)
+    assert np.array_equal(got.spec.folded, want.spec.folded)
+    assert np.array_equal(got.predict(X), want.predict(X))
+    # rates that were solved from the moments carry their rounding
+    np.testing.assert_allclose(got.weights.sd, want.weights.sd, rtol=1e-10)
+    np.testing.assert_allclose(got.predict_var(X), want.predict_var(X), rtol=1e-10)
+
+
+def train_lightgbm(X, y, params=None, rounds=TREES, callbacks=(), **dataset):
+    train = lgb.Dataset(X, y, **dataset)
+    booster = lgb.train({**LGB, **(params or {})}, train, rounds, callbacks=[record(), *callbacks])
+    assert train.data is None  # the rows were free to go
+    return booster
+
+
+def train_xgboost(X, y, params=None, rounds=TREES, matrix=xgb.DMatrix, callbacks=(), **columns):
+    train = matrix(X, y, **columns)
+    return xgb.train({**XGB, **(params or {})}, train, rounds, callbacks=[record(train), *callbacks])
+
+
+@pytest.fixture(scope="module")
+def weight(numeric):
+    return np.random.default_rng(1).uniform(0.5, 2.0, len(numeric[1]))
+
+
+@pytest.fixture(scope="module")
+def score(numeric):
+    return np.random.default_rng(4).normal(1.0, 0.3, len(numeric[1]))
+
+
+LIGHTGBM = {
+    "regression": {},
+    "regression sqrt": {"objective": "regression", "reg_sqrt": True},
+    "huber": {"alpha": 0.6},
+    "fair": {"fair_c": 0.8},
+    "poisson": {"poisson_max_delta_step": 0.3},
+    "gamma": {},
+    "tweedie": {"tweedie_variance_power": 1.3},
+    "regression_l1": {},
+    "mape": {},
+}
+XGBOOST = {
+    "reg:squarederror": {},
+    "reg:pseudohubererror": {"huber_slope": 1.5, "base_score": 1.0},
+    "reg:squaredlogerror": {"base_score": 1.0},
+    "count:poisson": {"max_delta_step": 0.4},
+    "reg:gamma": {},
+    "reg:tweedie": {"tweedie_variance_power": 1.3},
+    "reg:absoluteerror": {},
+}
+RENEWED = ("regression_l1", "mape", "reg:absoluteerror")
+
+
+@pytest.mark.parametrize("column", ["plain", "weighted", "init_score"])
+@pytest.mark.parametrize("objective", LIGHTGBM)
+def test_lightgbm_objectives(objective, column, numeric, weight, score):
+    X, y = numeric
+    weight, score = weight if column == "weighted" else None, score if column == "init_score" else None
+    booster = train_lightgbm(X, y, {"objective": objective, **LIGHTGBM[objective]}, weight=weight, init_score=score)
+    status = "approximate" if objective in RENEWED else "certified"
+    check(booster, X, y, status, sample_weight=weight, init_score=score)
+
+
+@pytest.mark.parametrize("matrix", [xgb.DMatrix, xgb.QuantileDMatrix])
+@pytest.mark.parametrize("column", ["plain", "weighted", "base_margin"])
+@pytest.mark.parametrize("objective", XGBOOST)
+def test_xgboost_objectives(objective, column, matrix, numeric, weight, score):
+    X, y = numeric
+    weight, score = weight if column == "weighted" else None, score if column == "base_margin" else None
+    params = {"objective": objective, **XGBOOST[objective]}
+    booster = train_xgboost(X, y, params, matrix=matrix, weight=weight, base_margin=score)
+    status = "approximate" if objective in RENEWED else "certified"
+    check(booster, X, y, status, sample_weight=weight, init_score=score)
+
+
+@pytest.mark.parametrize(
+    ("params", "status"),
+    [
+        ({"learning_rate": 1.0}, "certified"),
+        ({"boost_from_average": False}, "certified"),
+        ({"feature_fraction": 0.5, "extra_trees": True}, "certified"),
+        ({"bagging_freq": 1, "bagging_fraction": 0.5}, "subsampled"),  # rows out of the bag get scores, too
+        ({"bagging_freq": 2, "bagging_fraction": 0.9, "objective": "poisson"}, "subsampled"),
+        ({"data_sample_strategy": "goss", "learning_rate": 0.5}, "subsampled"),
+        ({"boosting": "rf", "feature_fraction": 0.5}, "certified"),
+        ({"boosting": "rf", "feature_fraction": 0.5, "objective": "poisson"}, "certified"),
+        ({"boosting": "rf", "feature_fraction": 0.5, "boost_from_average": False}, "certified"),
+        ({"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, "subsampled"),
+        ({"path_smooth": 1.0}, "approximate"),
+        ({"num_leaves": 2}, "certified"),
+    ],
+    ids=str,
+)
+def test_lightgbm_settings(params, status, numeric):
+    check(train_lightgbm(*numeric, params), *numeric, status)
+
+
+@pytest.mark.parametrize(
+    ("params", "status"),
+    [
+        ({"eta": 1.0}, "certified"),
+        ({"subsample": 0.5}, "subsampled"),
+        ({"num_parallel_tree": 3, "colsample_bynode": 0.5}, "certified"),
+        ({"num_parallel_tree": 3, "colsample_bynode": 0.5, "objective": "reg:gamma"}, "certified"),
+        ({"tree_method": "exact"}, "certified"),
+        ({"tree_method": "approx"}, "certified"),
+        ({"grow_policy": "lossguide", "max_leaves": 6}, "certified"),
+        ({"monotone_constraints": "(1,0,0,0)"}, "approximate"),
+        ({"min_child_weight": 1e6}, "certified"),  # every tree is one leaf of 0
+        ({"max_depth": 1}, "certified"),
+    ],
+    ids=str,
+)
+def test_xgboost_settings(params, status, numeric):
+    check(train_xgboost(*numeric, params), *numeric, status)
+
+
+def test_categories_and_missing_values(mixed):
+    X, y = mixed
+    check(train_lightgbm(X, y, {"min_data_per_group": 5, "cat_smooth": 1.0}), X, y)
+    check(train_xgboost(X, y, matrix=xgb.QuantileDMatrix, enable_categorical=True), X, y)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_several_chunks(offset, n_jobs, make_data):
+    """Any number of threads; and labels so far from 0 that float32 scores hide which leaf was added."""
+    X, y = make_data("nan", n=150_000)
+    y = y + offset
+    booster = lgb.train(LGB, lgb.Dataset(X, y), 4, callbacks=[record(n_jobs=n_jobs)])
+    check(booster, X, y)
+    train = xgb.QuantileDMatrix(X, y)
+    booster = xgb.train(XGB, train, 4, callbacks=[record(train, n_jobs=n_jobs)])
+    check(booster, X, y)
+
+
+def test_scores_that_do_not_tell_are_not_guessed(numeric, monkeypatch):
+    """XGBoost is asked for the leaves whenever two of them would lead to the same float32."""
+    X, y = numeric
+    asked = []
+    module = importlib.import_module("pgbm_plugin.record")  # the name in the package is the function
+    real = module._predicted_leaves
+    monkeypatch.setattr(module, "_predicted_leaves", lambda *given: asked.append(given) or real(*given))
+    check(train_xgboost(X, y), X, y)
+    assert not asked
+    check(train_xgboost(X, y + 1e6), X, y + 1e6)
+    assert asked
+
+
+def split(X, y):
+    return (X[:250], y[:250]), (X[250:], y[250:])
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_lightgbm_early_stopping(keep, numeric):
+    train, valid = split(*numeric)
+    data = lgb.Dataset(*train)
+    stop = lgb.early_stopping(3, verbose=False)
+    params = {**LGB, "learning_rate": 0.5}
+    booster = lgb.train(
+        params,
+        data,
+        60,
+        [lgb.Dataset(*valid, reference=data)],
+        callbacks=[stop, record()],
+        keep_training_booster=keep,
+    )
+    assert 0 < booster.best_iteration < 50
+    check(booster, *train)
+    assert len(booster._pgbm_recorded.leaves) == booster.best_iteration + 3  # and those beyond are not used
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_xgboost_early_stopping(last, numeric):
+    """A callback that ends training keeps those after it from the last tree: it is recorded all the same."""
+    train, valid = split(*numeric)
+    data, evals = xgb.DMatrix(*train), [(xgb.DMatrix(*valid), "v")]
+    stop = xgb.callback.EarlyStopping(rounds=3)
+    callbacks = [stop, record(data)] if last else [record(data), stop]
+    booster = xgb.train({**XGB, "eta": 0.5}, data, 60, evals=evals, callbacks=callbacks, verbose_eval=False)
+    assert booster.best_iteration + 1 < booster.num_boosted_rounds() < 60
+    check(booster, *train)
+
+
+def test_xgboost_keeps_the_best_model(numeric):
+    """save_best makes a new booster; a record after it hands over."""
+    train, valid = split(*numeric)
+    data, evals = xgb.DMatrix(*train), [(xgb.DMatrix(*valid), "v")]
+    callbacks = [xgb.callback.EarlyStopping(rounds=3, save_best=True), record(data)]
+    booster = xgb.train({**XGB, "eta": 0.5}, data, 60, evals=evals, callbacks=callbacks, verbose_eval=False)
+    assert booster.num_boosted_rounds() == booster.best_iteration + 1
+    check(booster, *train)
+
+
+def test_estimators(numeric, weight):
+    X, y = numeric
+    check(
+        lgb.LGBMRegressor(n_estimators=TREES, **LGB).fit(X, y, weight, callbacks=[record()]), X, y, sample_weight=weight
+    )
+    train, valid = split(X, y)
+    data = xgb.QuantileDMatrix(*train)
+    estimator = xgb.XGBRegressor(n_estimators=60, early_stopping_rounds=3, **{**XGB, "eta": 0.5})
+    estimator.set_params(callbacks=[record(data)]).fit(*train, eval_set=[valid], verbose=False)
+    assert estimator.best_iteration + 1 < estimator.get_booster().num_boosted_rounds()
+    check(estimator, *train)
+    check(estimator.get_booster(), *train)  # has all trees
+    check(pickle.loads(pickle.dumps(estimator)), *train)  # noqa: S301
+    with pytest.raises(ValueError, match="lost its matrix"):
+        copy.deepcopy(estimator).fit(*train, eval_set=[valid])
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_learning_rate_schedules(first, numeric):
+    X, y = numeric
+    check(train_lightgbm(X, y, callbacks=[lgb.reset_parameter(learning_rate=lambda i: 0.3 * 0.8**i)]), X, y)
+    train = xgb.DMatrix(X, y)
+    callbacks = [xgb.callback.LearningRateScheduler(lambda i: 0.3 * 0.8**i), record(train)]
+    for depth in (1, 3):
+        params = {**XGB, "max_depth": depth}
+        booster = xgb.train(params, train, TREES, callbacks=callbacks if first else callbacks[::-1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            status = wrap(booster, X, y).certificate.status
+        check(booster, X, y, status)
+
+
+def test_one_callback_for_several_trainings(numeric):
+    X, y = numeric
+    callback = record()
+    for label in (y, 2 * y):
+        check(lgb.train(LGB, lgb.Dataset(X, label), TREES, callbacks=[callback]), X, label)
+    train = xgb.DMatrix(X, y)
+    callback = record(train)
+    for eta in (0.1, 0.5):
+        check(xgb.train({**XGB, "eta": eta}, train, TREES, callbacks=[callback]), X, y)
+
+
+def test_pickle_and_copy(numeric):
+    X, y = numeric
+    for booster in (train_lightgbm(X, y), train_xgboost(X, y)):
+        check(pickle.loads(pickle.dumps(booster)), X, y)  # noqa: S301
+    check(copy.copy(booster), X, y)
+    with pytest.raises(TypeError, match=r"neither moments nor training data.*record"):
+        wrap(xgb.train(XGB, xgb.DMatrix(X, y), 2))
+
+
+@pytest.mark.parametrize("objective", ["regression", "huber", "poisson", "regression_l1"])
+def test_lightgbm_constants(objective, numeric):
+    """No split is possible, or only from a later tree on: its objective decides what the constant's moments are."""
+    X, y = numeric
+    params = {"objective": objective, "alpha": 0.3}
+    status = "approximate" if objective in RENEWED else "certified"
+    check(train_lightgbm(X, y, {**params, "min_data_in_leaf": 399}), X, y, status)
+    reset = lgb.reset_parameter(min_data_in_leaf=[399, 399, 20, 20])
+    params |= {"feature_pre_filter": False}
+    booster = train_lightgbm(X, y, params, rounds=4, callbacks=[reset])
+    assert [tree["num_leaves"] > 1 for tree in booster.dump_model()["tree_info"]] == [False, True, True]
+    check(booster, X, y, status)
+
+
+def log_cosh(margin, y):
+    t = np.tanh(margin - y)
+    return t, np.maximum(1 - t * t, 1e-3)
+
+
+def native(margin, data):
+    return log_cosh(margin, data.get_label())
+
+
+def test_custom_objectives(numeric, score):
+    X, y = numeric
+    booster = lgb.train(
+        {**LGB, "objective": native}, lgb.Dataset(X, y, init_score=score), TREES, callbacks=[record(objective=log_cosh)]
+    )
+    check(booster, X, y, objective=log_cosh, init_score=score)
+    for params in ({}, {"num_parallel_tree": 2, "colsample_bynode": 0.5}):
+        train = xgb.QuantileDMatrix(X, y)
+        callbacks = [record(train, objective=log_cosh)]
+        booster = xgb.train({**XGB, **params}, train, TREES, obj=native, callbacks=callbacks)
+        check(booster, X, y, objective=log_cosh)
+
+
+def test_torch_objectives(numeric, weight):
+    X, y = numeric
+    loss = torch_objective(lambda p, t: (p - t) ** 2 + (p - t) ** 4)
+    params = {**LGB, "objective": loss}
+    booster = lgb.train(params, lgb.Dataset(X, y, weight=weight), TREES, callbacks=[record(objective=loss)])
+    check(booster, X, y, objective=loss, sample_weight=weight)
+    train = xgb.DMatrix(X, y)
+    booster = xgb.train(XGB, train, TREES, obj=loss, callbacks=[record(train, objective=loss)])
+    check(booster, X, y, objective=loss)
+    coupled = torch_objective(
+        lambda p, t: (p - t) ** 2, levels=[(None, 1.0), (np.arange(400) // 4, 0.1)], hessian="rowsum"
+    )
+    with pytest.raises(UnsupportedModelError, match="rowsum"):
+        record(objective=coupled)
+
+
+def test_a_custom_objective_must_be_given(numeric):
+    X, y = numeric
+    with pytest.raises(UnsupportedModelError, match=r"custom objective.*record\(objective=f\)"):
+        lgb.train({**LGB, "objective": native}, lgb.Dataset(X, y), TREES, callbacks=[record()])
+    train = xgb.DMatrix(X, y)
+    with pytest.raises(UnsupportedModelError, match=r"custom objective.*record\(dtrain, objective=f\)"):
+        xgb.train(XGB, train, TREES, obj=native, callbacks=[record(train)])
+    with pytest.raises(ValueError, match=r"'poisson'.*leave objective= out"):
+        lgb.train({**LGB, "objective": "poisson"}, lgb.Dataset(X, y), 2, callbacks=[record(objective=log_cosh)])
+    with pytest.raises(TypeError, match="function"):
+        record(objective="huber")
+
+
+def test_another_matrix_is_seen(numeric, weight):
+    X, y = numeric
+    for other in (xgb.DMatrix(X, y[::-1]), xgb.DMatrix(X, y, weight=weight), xgb.DMatrix(X[:300], y[:300])):
+        with pytest.raises(UnsupportedModelError, match="very matrix of training"):
+            xgb.train(XGB, xgb.DMatrix(X, y), TREES, callbacks=[record(other)])
+
+
+@pytest.mark.parametrize(
+    "params", [{"monotone_constraints": [1, 0, 0, 0]}, {"lambda_l1": 15.0}, {"max_delta_step": 0.05}], ids=str
+)
+def test_equal_leaves_end_the_recording(params, numeric):
+    """LightGBM's scores cannot tell the rows of two leaves of one value apart; XGBoost can be asked."""
+    X, y = numeric
+    with pytest.warns(UserWarning, match=r"record\(\) ends here.*leaves \d and \d of tree \d have the same value"):
+        booster = train_lightgbm(X, y, params)
+    assert booster.num_trees() == TREES  # training went on
+    with pytest.raises(ValueError, match=r"saw \d of the model's 6 trees: leaves.*same value.*wrap\(booster, X, y\)"):
+        wrap(booster)
+
+
+def test_equal_leaves_in_xgboost(numeric):
+    X, y = numeric
+    booster = train_xgboost(X, y, {"max_delta_step": 0.05})
+    first = read_model(booster)[0].first_tree()
+    assert len(set(first.leaf_value)) < first.n_leaves
+    check(booster, X, y)
+
+
+def test_trees_that_were_not_seen_or_were_changed(numeric):
+    X, y = numeric
+    booster = lgb.train(LGB, lgb.Dataset(X, y), TREES, callbacks=[record()], keep_training_booster=True)
+    booster.set_leaf_output(2, 3, 0.5)
+    with pytest.raises(ValueError, match=r"tree 2 is not the one.*wrap\(booster, X, y\)"):
+        wrap(booster)
+    booster.update()
+    with pytest.raises(ValueError, match="saw 6 of the model's 7 trees: training went on without it"):
+        wrap(booster)
+    train = xgb.DMatrix(X, y)
+    booster = xgb.train(XGB, train, TREES, callbacks=[record(train)])
+    booster.update(train, TREES)
+    with pytest.raises(ValueError, match="saw 6 of the model's 7 trees"):
+        wrap(booster)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"boosting": "dart"}, "boosting=dart"),
+        ({"linear_tree": True}, "linear_tree"),
+        ({"objective": "quantile"}, "quantile"),
+        ({"objective": "binary"}, "binary"),
+    ],
+)
+def test_lightgbm_refusals(params, match, numeric):
+    X, y = numeric
+    y = (y > 1) if match == "binary" else y
+    with pytest.raises(UnsupportedModelError, match=match):
+        lgb.train({**LGB, **params}, lgb.Dataset(X, y), 3, callbacks=[record()])
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"booster": "dart"}, "booster=dart"),
+        ({"booster": "gblinear"}, "booster=gblinear"),
+        ({"objective": "reg:quantileerror", "quantile_alpha": 0.5}, "quantileerror"),
+    ],
+)
+def test_xgboost_refusals(params, match, numeric):
+    train = xgb.DMatrix(*numeric)
+    with pytest.raises(UnsupportedModelError, match=match):
+        xgb.train({"nthread": 1, **params}, train, 3, callbacks=[record(train)])
+
+
+def test_cv_and_continued_training_are_refused(numeric):
+    X, y = numeric
+    train = xgb.DMatrix(X, y)
+    with pytest.raises(UnsupportedModelError, match="cv"):
+        lgb.cv(LGB, lgb.Dataset(X, y), 2, nfold=2, stratified=False, callbacks=[record()])
+    with pytest.raises(UnsupportedModelError, match="cv"):
+        xgb.cv(XGB, train, 2, nfold=2, callbacks=[record(train)])
+    first = lgb.train(LGB, lgb.Dataset(X, y), 2)
+    with pytest.raises(UnsupportedModelError, match=r"init_model.*wrap\(booster, X, y\)"):
+        lgb.train(LGB, lgb.Dataset(X, y), 2, init_model=first, callbacks=[record()])
+    with pytest.raises(UnsupportedModelError, match="xgb_model"):
+        xgb.train(XGB, train, 2, xgb_model=xgb.train(XGB, train, 2), callbacks=[record(train)])
+
+
+def test_the_callback_of_the_other_booster(numeric):
+    X, y = numeric
+    train = xgb.DMatrix(X, y)
+    with pytest.raises(TypeError, match=r"LightGBM takes record\(\)"):
+        lgb.train(LGB, lgb.Dataset(X, y), 2, callbacks=[record(train)])
+    with pytest.raises(TypeError):
+        xgb.train(XGB, train, 2, callbacks=[record()])
+    for other in (X, lgb.Dataset(X, y)):
+        with pytest.raises(TypeError, match=r"xgb.DMatrix of training.*record\(\)"):
+            record(other)
+    with pytest.raises(ValueError, match="n_jobs"):
+        record(n_jobs=0)

@@ -1,0 +1,483 @@
+"""The CRPS in the training loop: at every iteration that of the model so far, wrapped as a whole."""
+
+from __future__ import annotations
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+
+from pgbm_plugin import UnsupportedModelError, torch_objective, wrap
+from pgbm_plugin.objectives import LIGHTGBM, XGBOOST
+from pgbm_plugin.scores import crps
+from pgbm_plugin.validation import crps_callback
+
+LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "learning_rate": 0.3, "num_threads": 1, "verbose": -1}
+XGB = {"max_depth": 3, "eta": 0.3, "nthread": 1, "verbosity": 0}
+ROUNDS = 6
+
+not_certified = pytest.mark.filterwarnings("ignore:not certified:UserWarning")
+
+
+def split(X, y, n=300):
+    cut = (lambda part: X.iloc[part]) if hasattr(X, "iloc") else (lambda part: X[part])
+    return (cut(slice(0, n)), y[:n]), (cut(slice(n, None)), y[n:])
+
+
+@pytest.fixture(scope="module")
+def numeric_sets(numeric):
+    return split(*numeric)
+
+
+@pytest.fixture(scope="module")
+def mixed_sets(mixed):
+    return split(*mixed)
+
+
+def run_lightgbm(params, callback, X, y, rounds=ROUNDS, callbacks=(), init_model=None, **dataset):
+    """The booster and the scores that it recorded."""
+    seen = {}
+    data = lgb.Dataset(X, y, **dataset)
+    callbacks = [lgb.record_evaluation(seen), *callbacks, callback]  # LightGBM sorts them
+    booster = lgb.train({**LGB, **params}, data, rounds, callbacks=callbacks, init_model=init_model)
+    return booster, seen["valid"]["crps"]
+
+
+def run_xgboost(params, callback, X, y, rounds=ROUNDS, callbacks=(), xgb_model=None, obj=None, **dmatrix):
+    seen = {}
+    data = xgb.DMatrix(X, y, enable_categorical=True, **dmatrix)
+    booster = xgb.train(
+        {**XGB, **params},
+        data,
+        rounds,
+        callbacks=[*callbacks, callback],
+        evals_result=seen,
+        verbose_eval=False,
+        xgb_model=xgb_model,
+        obj=obj,
+    )
+    return booster, seen["valid"]["crps"]
+
+
+RUN = {"lightgbm": run_lightgbm, "xgboost": run_xgboost}
+
+
+def brute(booster, train, valid, iterations=None, sample_weight_val=None, init_score_val=None, **options):
+    """Truncate, wrap, predict, score: from the start, for every number of iterations."""
+    family = {key: options.pop(key) for key in ("distribution", "rho") if key in options}
+    out = []
+    for k in iterations or range(1, ROUNDS + 1):
+        if isinstance(booster, xgb.Booster):
+            part = booster[:k]
+        else:
+            part = lgb.Booster(model_str=booster.model_to_string(num_iteration=k))
+        distribution = wrap(part, *train, **options).predict_dist(valid[0], init_score=init_score_val, **family)
+        out.append(crps(valid[1], distribution, sample_weight_val))
+    return out
+
+
+def assert_same(scores, want, rtol=1e-12):
+    assert len(scores) == len(want)
+    np.testing.assert_allclose(scores, want, rtol=rtol)
+    assert len(set(want)) == len(want)  # every tree has changed it
+
+
+@not_certified  # renewed leaves
+@pytest.mark.parametrize("objective", LIGHTGBM)
+def test_lightgbm_objectives(objective, mixed_sets):
+    train, valid = mixed_sets
+    params = {"objective": objective.split()[0], "reg_sqrt": "sqrt" in objective}
+    booster, scores = run_lightgbm(params, crps_callback(*valid, X=train[0], y=train[1]), *train)
+    assert_same(scores, brute(booster, train, valid))
+
+
+@not_certified
+@pytest.mark.parametrize("objective", XGBOOST)
+def test_xgboost_objectives(objective, mixed_sets):
+    train, valid = mixed_sets
+    params = {"objective": objective, "base_score": 1.5}  # XGBoost's own start for some lets training diverge
+    booster, scores = run_xgboost(params, crps_callback(*valid, X=train[0], y=train[1]), *train)
+    assert_same(scores, brute(booster, train, valid))
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("lightgbm", {"learning_rate": 1.0}),
+        ("lightgbm", {"boost_from_average": False}),
+        ("lightgbm", {"lambda_l1": 2.5, "lambda_l2": 3.0, "max_delta_step": 0.15}),
+        ("lightgbm", {"num_leaves": 2}),
+        ("lightgbm", {"bagging_fraction": 0.6, "bagging_freq": 1}),
+        ("xgboost", {"eta": 1.0}),
+        ("xgboost", {"num_parallel_tree": 3, "colsample_bynode": 0.5}),
+        ("xgboost", {"alpha": 2.5, "lambda": 3.0}),
+        ("xgboost", {"tree_method": "exact"}),
+        ("xgboost", {"max_depth": 1}),
+        ("xgboost", {"subsample": 0.6}),
+        ("xgboost", {"monotone_constraints": "(1,0,0,0)"}),
+    ],
+    ids=str,
+)
+@not_certified
+def test_settings(kind, params, numeric_sets):
+    train, valid = numeric_sets
+    booster, scores = RUN[kind](params, crps_callback(*valid, X=train[0], y=train[1]), *train)
+    assert_same(scores, brute(booster, train, valid))
+
+
+@pytest.mark.parametrize("kind", RUN)
+@pytest.mark.parametrize(
+    "options", [{"distribution": "studentt(df=5)", "rho": 0.3}, {"distribution": "gamma"}], ids=str
+)
+def test_family_and_rho(kind, options, numeric_sets):
+    train, valid = numeric_sets
+    objective = {"objective": "gamma" if kind == "lightgbm" else "reg:gamma"}
+    booster, scores = RUN[kind](objective, crps_callback(*valid, X=train[0], y=train[1], **options), *train)
+    assert_same(scores, brute(booster, train, valid, **options))
+
+
+@pytest.mark.parametrize("kind", RUN)
+def test_weights_and_init_scores(kind, numeric_sets):
+    train, valid = numeric_sets
+    rng = np.random.default_rng(3)
+    weight, weight_val = rng.uniform(0.5, 3.0, len(train[1])), rng.uniform(0.5, 3.0, len(valid[1]))
+    score, score_val = rng.normal(1.0, 0.3, len(train[1])), rng.normal(1.0, 0.3, len(valid[1]))
+    given = {"sample_weight": weight, "init_score": score}
+    of_val = {"sample_weight_val": weight_val, "init_score_val": score_val}
+    callback = crps_callback(*valid, X=train[0], y=train[1], **given, **of_val)
+    start = "init_score" if kind == "lightgbm" else "base_margin"
+    booster, scores = RUN[kind]({}, callback, *train, weight=weight, **{start: score})
+    assert_same(scores, brute(booster, train, valid, **given, **of_val))
+
+
+@pytest.mark.parametrize("given", ["both", "held", "valid"])
+def test_lightgbm_datasets(given, numeric_sets):
+    """Datasets bring rows, labels, weights and init scores; that of training need not even be named."""
+    train, valid = numeric_sets
+    rng = np.random.default_rng(3)
+    extra = [
+        {"weight": rng.uniform(0.5, 3.0, len(y)), "init_score": rng.normal(1, 0.3, len(y))} for _, y in (train, valid)
+    ]
+    data = lgb.Dataset(*train, **extra[0], free_raw_data=False)
+    held_out = lgb.Dataset(*valid, **extra[1], reference=data, free_raw_data=False)
+    named = {"sample_weight": extra[0]["weight"], "init_score": extra[0]["init_score"]}
+    of_train = {"both": {"X": data}, "held": {}, "valid": {"X": train[0], "y": train[1], **named}}[given]
+    seen = {}
+    callbacks = [crps_callback(held_out, **of_train), lgb.record_evaluation(seen)]
+    booster = lgb.train(LGB, data, ROUNDS, [held_out], ["valid"], callbacks=callbacks)
+    of_val = {"sample_weight_val": extra[1]["weight"], "init_score_val": extra[1]["init_score"]}
+    # a Dataset holds weights in float32
+    assert_same(seen["valid"]["crps"], brute(booster, train, valid, **named, **of_val), rtol=1e-7)
+    assert len(seen["valid"]["l2"]) == ROUNDS
+
+
+def test_dmatrices(numeric_sets):
+    train, valid = numeric_sets
+    rng = np.random.default_rng(3)
+    data, held_out = (
+        xgb.DMatrix(X, y, weight=rng.uniform(0.5, 3.0, len(y)), base_margin=rng.normal(1, 0.3, len(y)))
+        for X, y in (train, valid)
+    )
+    seen = {}
+    callbacks = [crps_callback(held_out, X=data)]
+    booster = xgb.train(XGB, data, ROUNDS, callbacks=callbacks, evals_result=seen, verbose_eval=False)
+    options = {"sample_weight": data.get_weight(), "init_score": data.get_base_margin()}
+    of_val = {"sample_weight_val": held_out.get_weight(), "init_score_val": held_out.get_base_margin()}
+    assert_same(seen["valid"]["crps"], brute(booster, train, valid, **options, **of_val), rtol=1e-7)
+
+
+def coupled(margin, y):
+    """Squared error of each row and of the total of its group of ten: a row's gradient depends on other rows."""
+    group = np.arange(len(y)) // 10
+    error = margin - y
+    return error + 0.1 * np.bincount(group, error)[group], np.full(len(y), 1.1)
+
+
+@pytest.mark.parametrize("kind", RUN)
+def test_custom_objective(kind, numeric_sets):
+    train, valid = numeric_sets
+
+    def native(margin, data):
+        return coupled(margin, data.get_label())
+
+    callback = crps_callback(*valid, X=train[0], y=train[1], objective=coupled)
+    how = ({"objective": native}, {}) if kind == "lightgbm" else ({}, {"obj": native})
+    booster, scores = RUN[kind](how[0], callback, *train, **how[1])
+    assert_same(scores, brute(booster, train, valid, objective=coupled))
+
+
+def test_torch_objective(numeric_sets):
+    """Stepped with row sums, scored with the diagonal; and found without being given."""
+    train, valid = numeric_sets
+    groups = np.arange(len(train[1])) // 10
+    objective = torch_objective(lambda p, t: 0.5 * (p - t) ** 2, levels=[(None, 1.0), (groups, 0.1)], hessian="rowsum")
+    callback = crps_callback(*valid, X=train[0], y=train[1])
+    booster, scores = run_lightgbm({"objective": objective, "min_sum_hessian_in_leaf": 0}, callback, *train)
+    assert_same(scores, brute(booster, train, valid, objective=objective))
+
+
+@pytest.mark.parametrize("kind", RUN)
+@pytest.mark.parametrize("first", [True, False])
+def test_learning_rate_schedule(kind, first, numeric_sets):
+    """The rate of the tree that was grown, wherever the schedule is in the list; `wrap` has to solve it."""
+    train, valid = numeric_sets
+    rates = [0.5, 0.4, 0.3, 0.25, 0.2, 0.1]
+    if kind == "lightgbm":
+        schedule = lgb.reset_parameter(learning_rate=rates)
+    else:
+        schedule = xgb.callback.LearningRateScheduler(rates)
+    pair = [schedule, crps_callback(*valid, X=train[0], y=train[1])]
+    before, after = pair if first else pair[::-1]
+    booster, scores = RUN[kind]({}, after, *train, callbacks=[before])
+    assert_same(scores, brute(booster, train, valid), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", RUN)
+def test_continued_training(kind, numeric_sets):
+    """The old trees are wrapped with the first new one; their rates are solved."""
+    train, valid = numeric_sets
+    callback = crps_callback(*valid, X=train[0], y=train[1])
+    old, _ = RUN[kind]({}, callback, *train)
+    model = {"init_model": old} if kind == "lightgbm" else {"xgb_model": old}
+    booster, scores = RUN[kind]({"eta": 0.1}, callback, *train, **model)
+    assert_same(scores, brute(booster, train, valid, range(ROUNDS + 1, 2 * ROUNDS + 1)), rtol=1e-6)
+
+
+def test_trees_without_a_split(numeric_sets):
+    """A constant counts while it is all there is; LightGBM drops later ones, XGBoost keeps them."""
+    train, valid = numeric_sets
+    callback = crps_callback(*valid, X=train[0], y=train[1])
+    booster, scores = run_lightgbm({"min_data_in_leaf": 1000}, callback, *train)
+    assert booster.num_trees() == 1
+    np.testing.assert_allclose(scores, ROUNDS * brute(booster, train, valid, [1]), rtol=1e-12)
+
+    one = np.round(train[0][:, :1] > 0), np.round(valid[0][:, :1] > 0)
+    of_one = (one[0], train[1]), (one[1], valid[1])
+    callback = crps_callback(*of_one[1], X=one[0], y=train[1])
+    booster, scores = run_lightgbm({"learning_rate": 1.0, "min_gain_to_split": 1e-6}, callback, *of_one[0])
+    assert booster.num_trees() == 1
+    np.testing.assert_allclose(scores, ROUNDS * brute(booster, *of_one, [1]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("stuck", ["first", "later"])
+def test_xgboosts_empty_trees(stuck, numeric_sets):
+    train, valid = numeric_sets
+
+    class Stuck(xgb.callback.TrainingCallback):
+        def before_iteration(self, model, epoch, evals_log):
+            empty = epoch < 2 if stuck == "first" else epoch in (2, 3)
+            model.set_param("min_child_weight", 1e6 if empty else 1.0)
+            return False
+
+    callback = crps_callback(*valid, X=train[0], y=train[1])
+    booster, scores = run_xgboost({}, callback, *train, callbacks=[Stuck()])
+    np.testing.assert_allclose(scores, brute(booster, train, valid), rtol=1e-12)
+    assert len(set(scores)) == (5 if stuck == "first" else 4)
+
+
+def test_trees_of_later_samples_are_told(numeric_sets):
+    """GOSS begins to sample after 1 / learning_rate trees."""
+    train, valid = numeric_sets
+    callback = crps_callback(*valid, X=train[0], y=train[1])
+    with pytest.warns(UserWarning, match="not certified after 3 iterations: subsampled") as told:
+        booster, scores = run_lightgbm({"data_sample_strategy": "goss"}, callback, *train)
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match="subsampled"):
+        want = brute(booster, train, valid)
+    assert_same(scores, want)
+
+
+@pytest.mark.parametrize("kind", RUN)
+def test_other_rows_are_told(kind, numeric_sets):
+    train, valid = numeric_sets
+    with pytest.warns(UserWarning, match="not certified"):
+        RUN[kind]({}, crps_callback(*valid, X=valid[0], y=valid[1]), *train)
+
+
+def overfitting(seed=1):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(400, 4))
+    return split(X, X[:, 0] + rng.normal(size=400) * np.exp(0.5 * X[:, 1]), 200)
+
+
+def stop(scores, rounds):
+    """Where early stopping ends: (best iteration, last iteration), from 0."""
+    best = 0
+    for k, score in enumerate(scores):
+        if score < scores[best]:
+            best = k
+        if k - best >= rounds:
+            return best, k
+    raise AssertionError("it did not stop")
+
+
+@pytest.fixture(scope="module")
+def lightgbm_curve():
+    train, valid = overfitting()
+    booster = lgb.train(LGB, lgb.Dataset(*train), 40)
+    return train, valid, brute(booster, train, valid, range(1, 41))
+
+
+@pytest.fixture(scope="module")
+def xgboost_curve():
+    train, valid = overfitting()
+    booster = xgb.train(XGB, xgb.DMatrix(*train), 40)
+    return train, valid, brute(booster, train, valid, range(1, 41))
+
+
+@pytest.mark.parametrize("metrics", ["none", "first", "both"])
+def test_lightgbm_stops_early(metrics, lightgbm_curve, capsys):
+    train, valid, curve = lightgbm_curve
+    best, last = stop(curve, 4)
+    assert 0 < best < last < 39
+    data = lgb.Dataset(*train)
+    held_out = lgb.Dataset(*valid, reference=data)
+    stopping = lgb.early_stopping(4, first_metric_only=metrics != "none", verbose=False)
+    sets = {"none": [], "first": [held_out], "both": [data, held_out]}[metrics]
+    params = {**LGB, "metric": "None" if metrics == "none" else ["l1", "l2"]}
+    seen = {}
+    booster = lgb.train(
+        params,
+        data,
+        40,
+        sets,
+        ["train", "valid"][-len(sets) :] if sets else None,
+        callbacks=[
+            stopping,
+            lgb.log_evaluation(),
+            lgb.record_evaluation(seen),
+            crps_callback(*valid, X=train[0], y=train[1]),
+        ],
+    )
+    assert (booster.best_iteration, len(seen["valid"]["crps"])) == (best + 1, last + 1)
+    assert booster.num_trees() == best + 1
+    np.testing.assert_allclose(seen["valid"]["crps"], curve[: last + 1], rtol=1e-12)
+    assert booster.best_score["valid"]["crps"] == pytest.approx(curve[best], rel=1e-12)
+    assert f"[{last + 1}]\tvalid's crps: {curve[last]:g}" in capsys.readouterr().out
+    if metrics == "both":  # LightGBM wants every metric on every data set
+        want = brute(booster, train, train, [best + 1])
+        np.testing.assert_allclose(seen["train"]["crps"][best], want[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("how", ["argument", "callback", "beside rmse"])
+def test_xgboost_stops_early(how, xgboost_curve):
+    train, valid, curve = xgboost_curve
+    best, last = stop(curve, 4)
+    assert 0 < best < last < 39
+    lines, seen = [], {}
+    callbacks = [crps_callback(*valid, X=train[0], y=train[1]), xgb.callback.EvaluationMonitor(logger=lines.append)]
+    options = {"early_stopping_rounds": 4}
+    if how != "argument":
+        stopping = xgb.callback.EarlyStopping(rounds=4, data_name="valid", metric_name="crps", save_best=True)
+        callbacks, options = [*callbacks, stopping], {}
+    if how == "beside rmse":
+        options["evals"] = [(xgb.DMatrix(*valid), "valid"), (xgb.DMatrix(*train), "train")]
+    booster = xgb.train(
+        XGB, xgb.DMatrix(*train), 40, callbacks=callbacks, evals_result=seen, verbose_eval=False, **options
+    )
+    assert booster.best_iteration == best
+    assert booster.best_score == pytest.approx(curve[best], rel=1e-12)
+    assert booster.num_boosted_rounds() == (last if how == "argument" else best) + 1
+    np.testing.assert_allclose(seen["valid"]["crps"], curve[: last + 1], rtol=1e-12)
+    assert f"valid-crps:{curve[last]:.5f}" in lines[-1]
+    assert len(lines) == last + 1
+
+
+def test_estimators_stop_early(lightgbm_curve, xgboost_curve):
+    train, valid, curve = lightgbm_curve
+    callback = crps_callback(*valid, X=train[0], y=train[1])
+    estimator = lgb.LGBMRegressor(n_estimators=40, **LGB)
+    estimator.fit(*train, callbacks=[callback, lgb.early_stopping(4, verbose=False)])
+    assert estimator.best_iteration_ == stop(curve, 4)[0] + 1
+    np.testing.assert_allclose(estimator.evals_result_["valid"]["crps"], curve[: stop(curve, 4)[1] + 1], rtol=1e-12)
+
+    train, valid, curve = xgboost_curve
+    estimator = xgb.XGBRegressor(n_estimators=40, callbacks=[callback], early_stopping_rounds=4, **XGB)
+    estimator.fit(*train, verbose=False)  # the same object, in the other package
+    assert estimator.best_iteration == stop(curve, 4)[0]
+    np.testing.assert_allclose(estimator.evals_result()["valid"]["crps"], curve[: stop(curve, 4)[1] + 1], rtol=1e-12)
+
+
+def test_several_in_one_training(numeric_sets):
+    train, valid = numeric_sets
+    seen = {}
+    callbacks = [
+        crps_callback(*valid, X=train[0], y=train[1], distribution=family, name=family, data_name="held out")
+        for family in ("normal", "laplace")
+    ]
+    booster = lgb.train(LGB, lgb.Dataset(*train), ROUNDS, callbacks=[*callbacks, lgb.record_evaluation(seen)])
+    for family in ("normal", "laplace"):
+        assert_same(seen["held out"][family], brute(booster, train, valid, distribution=family))
+
+
+def test_training_is_not_changed(numeric_sets):
+    train, valid = numeric_sets
+    callback = crps_callback(*valid, X=train[0], y=train[1])
+    with_it, _ = run_lightgbm({}, callback, *train)
+    assert with_it.model_to_string() == lgb.train(LGB, lgb.Dataset(*train), ROUNDS).model_to_string()
+    with_it, _ = run_xgboost({}, callback, *train)
+    assert with_it.save_raw("json") == xgb.train(XGB, xgb.DMatrix(*train), ROUNDS).save_raw("json")
+
+
+def test_sets_without_a_score_are_told(numeric_sets):
+    """LightGBM's early stopping would say that a zip is too short."""
+    train, valid = numeric_sets
+    data = lgb.Dataset(*train)
+    sets = [lgb.Dataset(*valid, reference=data), lgb.Dataset(*valid, reference=data)]
+    with pytest.warns(
+        UserWarning, match=r"crps is not known on b: leave these out of valid_sets, or set metric='None'"
+    ):
+        lgb.train(LGB, data, 2, sets, ["valid", "b"], callbacks=[crps_callback(*valid, X=train[0], y=train[1])])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"distribution": "empirical"}, ValueError, "'empirical' is made from residuals.*not from moments alone"),
+        ({"distribution": "conformal"}, ValueError, "'conformal' is made from residuals.*not from moments alone"),
+        ({"distribution": "cauchy"}, ValueError, "unknown distribution 'cauchy'"),
+        ({"rho": 1.5}, ValueError, r"rho must lie in \[-1, 1\], not 1.5"),
+        ({"X": np.ones((3, 2))}, TypeError, "needs labels: give X=X, y=y"),
+        ({"y": np.ones(3)}, TypeError, "labels without rows"),
+        ({"y_val": None}, TypeError, "needs labels: give X_val, y_val"),
+        ({"X_val": None}, TypeError, "labels without rows"),
+    ],
+)
+def test_bad_arguments(options, error, match):
+    with pytest.raises(error, match=match):
+        crps_callback(**{"X_val": np.ones((3, 2)), "y_val": np.ones(3), **options})
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "match"),
+    [
+        ("lightgbm", {"boosting": "dart"}, "boosting=dart"),
+        ("lightgbm", {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, "boosting=rf.*averaged"),
+        ("lightgbm", {"objective": "quantile"}, "'quantile' is not supported"),
+        ("lightgbm", {"linear_tree": True}, "linear_tree=True"),
+        ("lightgbm", {"objective": lambda s, d: (s - d.get_label(), np.ones(len(s)))}, "objective=f"),
+        ("xgboost", {"booster": "dart"}, "booster=dart"),
+        ("xgboost", {"booster": "gblinear"}, "booster=gblinear"),
+        ("xgboost", {"objective": "reg:quantileerror", "quantile_alpha": 0.5}, "'reg:quantileerror' is not supported"),
+    ],
+)
+def test_refused(kind, params, match, numeric_sets):
+    train, valid = numeric_sets
+    with pytest.raises(UnsupportedModelError, match=match):
+        RUN[kind](params, crps_callback(*valid, X=train[0], y=train[1]), *train)
+
+
+def test_refused_where_rows_are_not_known(numeric_sets):
+    train, valid = numeric_sets
+    callback = crps_callback(*valid, X=train[0], y=train[1])
+    with pytest.raises(UnsupportedModelError, match="does not work in cv"):
+        lgb.cv(LGB, lgb.Dataset(*train), 2, stratified=False, callbacks=[callback])
+    with pytest.raises(UnsupportedModelError, match="does not work in cv"):
+        xgb.cv(XGB, xgb.DMatrix(*train), 2, callbacks=[callback])
+    with pytest.raises(TypeError, match=r"rows of training.*give X= and y=, or X=dtrain"):
+        run_xgboost({}, crps_callback(*valid), *train)
+    with pytest.raises(TypeError, match=r"does not give back.*X=X, y=y.*free_raw_data=False"):
+        run_lightgbm({}, crps_callback(*valid), *train)
+    old = lgb.train(LGB, lgb.Dataset(*train), 2)
+    with pytest.raises(UnsupportedModelError, match=r"continued training \(init_model\).*tables as X and X_val"):
+        run_lightgbm({}, crps_callback(*valid), *train, init_model=old, free_raw_data=False)
