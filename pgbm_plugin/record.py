@@ -293,9 +293,9 @@ class _LightGBMRecorder:
             return  # ended, or LightGBM found no split
         if rows is None or all(len(tree.value) == 1 for tree in rows.recorded.leaves):
             # constants alone have an objective of their own: they are read again when the first split comes
-            columns = map(model.train_set.get_field, ("label", "weight", "init_score"))
+            label, weight, init_score = map(model.train_set.get_field, ("label", "weight", "init_score"))
             average = parse(model.model_to_string(num_iteration=1)).average
-            rows = _Rows(model, *columns, self.objective, average)
+            rows = _Rows(model, label, weight, init_score, self.objective, average)
             setattr(model, _ATTRIBUTE, rows.recorded)
         for t in range(len(rows.recorded.leaves), model.num_trees()):
             text = parse(model.model_to_string(num_iteration=1, start_iteration=t))
