@@ -133,7 +133,7 @@ def _gather(forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int 
     def chunk(lo: int, hi: int) -> LeafMoments:
         sums = accumulators(forest.n_leaves, unit)
         route.gather_moments(lo, hi, data.y, weight, spec, step, data.initial_margin(forest, spec, lo, hi), sums)
-        return _from_sums(route.by_leaf(sums), hi - lo)
+        return from_sums(route.by_leaf(sums), hi - lo)
 
     return reduce(LeafMoments.merge, map_chunks(chunk, len(data), _CHUNK, n_jobs, progress))
 
@@ -156,7 +156,7 @@ def _gather_custom(
     with progress_bar(forest.n_trees, "trees", progress) as advance:
         for t in range(forest.n_trees):
             if new_iteration[t]:
-                g, h = _custom_gradients(spec, margin, data.y)
+                g, h = custom_gradients(spec, margin, data.y)
 
             def chunk(lo: int, hi: int, start: np.int32 = root[t]) -> None:
                 for begin, end, X in rows.blocks(lo, hi):
@@ -165,10 +165,10 @@ def _gather_custom(
             run_chunks(chunk, len(rows), _CHUNK, n_jobs)
             accumulate.add_rows(leaf, g, h, step, margin, sums)
             advance(1)
-    return _from_sums(sums, len(rows))
+    return from_sums(sums, len(rows))
 
 
-def _custom_gradients(
+def custom_gradients(
     spec: TrainingSpec, margin: NDArray[Any], y: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The user's g and h, checked, in the float32 in which both boosters hold them."""
@@ -188,7 +188,7 @@ def _custom_gradients(
     return pair[0], pair[1]
 
 
-def _from_sums(sums: NDArray[np.float64], rows: int) -> LeafMoments:
+def from_sums(sums: NDArray[np.float64], rows: int) -> LeafMoments:
     """Shifted sums (see `kernels.accumulate`) -> means and sums of squared deviations, merged over the lanes."""
     lanes = np.moveaxis(sums, 0, 2)
     return reduce(LeafMoments.merge, (_from_lane(*lane, rows=rows if i == 0 else 0) for i, lane in enumerate(lanes)))

@@ -84,7 +84,7 @@ class Walk:
                 weight[begin:end],
                 *self.forest.routing,
                 step,
-                *_gradient_arguments(spec, weight),
+                *gradient_arguments(spec, weight),
                 np.empty(cpu.BLOCK, np.int64),
                 *room(cpu.BLOCK, sums),
                 margin[begin - lo : end - lo],
@@ -137,7 +137,7 @@ class Replay:
         from .kernels import replay
         from .kernels.accumulate import room
 
-        gradient, g_h = _gradient_arguments(spec, weight), room(self._block(hi - lo), sums)
+        gradient, g_h = gradient_arguments(spec, weight), room(self._block(hi - lo), sums)
         for rows, *coded in self._coded(lo, hi):
             of_rows = margin[rows.start - lo : rows.stop - lo]
             replay.gather_moments(*coded, y[rows], weight[rows], step, *gradient, *g_h, of_rows, sums)
@@ -171,7 +171,7 @@ def choose_route(forest: Forest, rows: Rows) -> Walk | Replay:
     return Replay(forest, rows, forest.program)
 
 
-def _gradient_arguments(spec: TrainingSpec, weight: Array) -> tuple[Any, ...]:
+def gradient_arguments(spec: TrainingSpec, weight: Array) -> tuple[Any, ...]:
     objective = spec.objective
     assert objective is not None
     code = None if objective.code == SQUARED and len(weight) == 0 else objective.code

@@ -22,7 +22,7 @@ from .moments import LabelledRows, LeafMoments, leaf_moments
 from .objectives import IDENTITY, LOG, Gradients, custom
 from .propagate import leaf_weights
 from .rates import solve_rates
-from .record import recorded
+from .recording import recorded
 from .rows import read_rows
 from .training import TrainingSpec
 

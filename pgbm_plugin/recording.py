@@ -1,0 +1,235 @@
+"""What record() has seen of a training: the moments of its trees so far, and the rows on their way through them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .adapters import read_model
+from .autograd import TorchObjective
+from .errors import UnsupportedModelError
+from .forest import Forest
+from .moments import LeafMoments, custom_gradients, from_sums
+from .objectives import IDENTITY, LOG, Gradients, custom
+from .parallel import map_chunks
+from .route import gradient_arguments
+from .training import TrainingSpec
+
+# Where a booster keeps what was recorded: a Python attribute survives pickle and, in XGBoost, copies.
+ATTRIBUTE = "_pgbm_recorded"
+
+# Rows per accumulator at least, and accumulators at most: merging them costs more than filling small ones. Neither
+# depends on the number of threads, so that the moments do not either.
+_CHUNK, _CHUNKS = 1 << 14, 8
+
+# Parts into which the range of a tree's leaf values is cut, to look up a value in.
+_PARTS = 1 << 12
+
+# A score that went through exp and log, or through an average, is off by a few roundings.
+SLACK = 16.0 * float(np.finfo(np.float64).eps)
+
+_FIELDS = ("count", "g_mean", "h_mean", "gg", "hh", "gh")
+
+INSTEAD = "call wrap(booster, X, y)"
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The leaves of one tree: the booster's own numbers for them, as in `Forest.leaf_label`, and their values."""
+
+    label: NDArray[np.int32]
+    value: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was seen of a training.
+
+    Attributes
+    ----------
+    start : margin of a row before the first tree, where it had no init_score.
+    has_init_score, weighted, custom : whether rows had init scores, weights; whether the objective was the user's.
+    leaves, moments : of each tree; the lists grow with the model.
+    failure : why no further trees were recorded, or None.
+    """
+
+    start: float
+    has_init_score: bool
+    weighted: bool
+    custom: bool
+    leaves: list[Leaves]
+    moments: list[LeafMoments]
+    failure: str | None = None
+
+
+def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[TrainingSpec, LeafMoments, bool] | None:
+    """How the trees were grown, their moments, and whether rows were weighted; None if nothing was recorded.
+
+    `forest` and `spec` are what `read_model` makes of the booster: trees after the best iteration are not in them.
+    """
+    found: Recorded | None = getattr(getattr(booster, "_Booster", booster), ATTRIBUTE, None)
+    if found is None:
+        return None
+    seen = len(found.leaves)
+    if seen < forest.n_trees:
+        reason = found.failure or "training went on without it"
+        raise ValueError(f"record() saw {seen} of the model's {forest.n_trees} trees: {reason}; {INSTEAD}")
+    for t, leaves in enumerate(found.leaves[: forest.n_trees]):
+        of_tree = slice(forest.leaf_start[t], forest.leaf_start[t + 1])
+        same = np.array_equal(leaves.label, forest.leaf_label[of_tree])
+        if not same or not np.array_equal(leaves.value, forest.leaf_value[of_tree]):
+            raise ValueError(f"tree {t} is not the one that record() saw: the model was changed since; {INSTEAD}")
+    if found.custom:
+        spec = replace(spec, objective=custom(_forgotten))
+    if found.has_init_score:
+        spec = replace(spec, folded=np.zeros_like(spec.folded))
+    return replace(spec, start=found.start), joined(found.moments[: forest.n_trees]), found.weighted
+
+
+def _forgotten(margin: NDArray[Any], y: NDArray[np.float64]) -> NoReturn:
+    raise RuntimeError(f"a recorded model does not keep its custom objective; {INSTEAD}")
+
+
+def _chunk(rows: int) -> int:
+    """An even number of rows, for the moments' lanes (see `kernels.accumulate`)."""
+    return max(_CHUNK, -(-rows // (2 * _CHUNKS)) * 2)
+
+
+def joined(trees: list[LeafMoments]) -> LeafMoments:
+    """Moments of several trees over the same rows."""
+    return LeafMoments(trees[0].rows, *(np.concatenate([getattr(tree, name) for tree in trees]) for name in _FIELDS))
+
+
+def _merged(sums: list[NDArray[np.float64]], rows: int) -> LeafMoments:
+    """Moments from the accumulators of chunks of so many rows in all; finished at once, for the sake of speed."""
+    all_chunks = from_sums(np.concatenate(sums), rows)
+    chunks = zip(*(np.split(getattr(all_chunks, name), len(sums)) for name in _FIELDS), strict=True)
+    return replace(reduce(LeafMoments.merge, (LeafMoments(0, *chunk) for chunk in chunks)), rows=rows)
+
+
+class TrainingRows:
+    """The rows of a training, as far as its trees have taken them; n of them.
+
+    Attributes
+    ----------
+    forest, spec : what the model was when it had its first trees.
+    recorded : what was seen since.
+    y, weight : (n,) labels and weights; the latter may be empty.
+    margin : (n,) sums of leaf values so far, in the booster's precision: a mean label comes with the first tree.
+    at : (n,) margins at which the next trees see gradients.
+    average : whether the booster's scores are averages of the trees; gradients are then those at the start.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        y: NDArray[Any],
+        weight: NDArray[Any] | None,
+        init_score: NDArray[Any] | None,
+        objective: Gradients | TorchObjective | None,
+        average: bool = False,
+    ):
+        self.forest, spec = read_model(model)
+        spec, weight = _with_objective(spec, objective, weight)
+        assert spec.objective is not None
+        self.y = spec.objective.margin_labels(y.astype(np.float64))
+        self.weight = np.empty(0) if weight is None else weight.astype(np.float64)
+        dtype = self.forest.leaf_value.dtype
+        if init_score is not None:
+            spec = replace(spec, folded=np.zeros_like(spec.folded))
+            self.margin = self.at = init_score.astype(dtype)
+        else:
+            spec = replace(spec, start=self._start(spec))
+            self.margin = np.full(len(y), self.forest.base_margin, dtype)
+            self.at = np.full(len(y), spec.start, dtype) if spec.folded[0] or average else self.margin
+        self.spec, self.average = spec, average
+        self.recorded = Recorded(spec.start, init_score is not None, weight is not None, objective is not None, [], [])
+
+    def _start(self, spec: TrainingSpec) -> float:
+        """The mean label, where training starts from it: as `wrap` has it."""
+        if not spec.start_is_mean:
+            return spec.start
+        mean = float(np.average(self.y, weights=self.weight if len(self.weight) else None))
+        if self.forest.link != LOG:
+            return mean
+        return float(np.log(mean)) if mean > 0 else spec.start
+
+    def find(self, tree: Leaves, score: NDArray[Any], link: int, n_jobs: int | None) -> NDArray[np.int32] | None:
+        """(n,) the leaf of each row in the next tree, from the scores after it; None if they do not tell.
+
+        `link` is how the booster gives its scores.
+        """
+        leaf = np.zeros(len(self.y), np.int32)
+        if len(tree.value) == 1:
+            return leaf
+        from .kernels.record import find_leaves
+
+        number = tree.value.dtype.type
+        times = 1 + len(self.recorded.leaves) if self.average else 1
+        order = np.argsort(tree.value, kind="stable").astype(np.int32)
+        value = tree.value[order]
+        between = np.diff(value)
+        gap = np.minimum(np.append(between, number(np.inf)), np.insert(between, 0, number(np.inf)))
+        span = max(float(value[-1]) - float(value[0]), float(np.finfo(np.float64).tiny))
+        scale = number(min((_PARTS - 1) / span, float(np.finfo(number).max)))
+        guess = np.zeros(_PARTS, np.uint32)
+        guess[((value - value[0]) * scale + number(0.5)).astype(np.int64)] = np.arange(len(value))
+        table = value, gap, order, guess, scale, number(2.0 * np.finfo(number).eps)
+        exact = link == IDENTITY and not self.average
+        how = (None, None, None) if exact else (link, float(times), times * SLACK)
+
+        def told(lo: int, hi: int) -> bool:
+            return bool(find_leaves(score[lo:hi], self.margin[lo:hi], *table, *how, leaf[lo:hi]))
+
+        return leaf if all(map_chunks(told, len(leaf), _chunk(len(leaf)), n_jobs)) else None
+
+    def follow(self, trees: list[Leaves], leaves: list[NDArray[np.int32]], n_jobs: int | None) -> None:
+        """Record the trees of one iteration, given each row's leaf in them, and take the rows through them."""
+        from .kernels.accumulate import accumulators, add_rows, room
+        from .kernels.cpu import BLOCK
+        from .kernels.record import add_tree
+
+        objective, y, weight, margin = self.spec.objective, self.y, self.weight, self.margin
+        assert objective is not None
+        at = margin.copy() if len(trees) > 1 else self.at
+        _, *loss = gradient_arguments(self.spec, weight)
+        unit = objective.unit_hessian and not len(weight)
+        g, h = (np.empty(0),) * 2 if objective.gradients is None else custom_gradients(self.spec, at, y)
+
+        def gather(tree: Leaves, leaf: NDArray[np.int32], lo: int, hi: int) -> NDArray[np.float64]:
+            sums, rows = accumulators(len(tree.value), unit), slice(lo, hi)
+            if len(g):
+                add_rows(leaf[rows], g[rows], h[rows], tree.value, margin[rows], sums)
+            else:
+                g_h = room(BLOCK, sums)
+                add_tree(leaf[rows], y[rows], weight[rows], at[rows], *loss, *g_h, tree.value, margin[rows], sums)
+            return sums
+
+        for tree, leaf in zip(trees, leaves, strict=True):
+            chunks = map_chunks(partial(gather, tree, leaf), len(y), _chunk(len(y)), n_jobs)
+            self.recorded.moments.append(_merged(list(chunks), len(y)))
+            self.recorded.leaves.append(tree)
+        if not self.average:
+            self.at = margin
+
+
+def _with_objective(
+    spec: TrainingSpec, objective: Gradients | TorchObjective | None, weight: NDArray[Any] | None
+) -> tuple[TrainingSpec, NDArray[Any] | None]:
+    """The objective of training, and the weights that its gradients still need: custom ones bring their own."""
+    if objective is None:
+        if spec.objective is None:
+            raise UnsupportedModelError(
+                "training has a custom objective, whose gradients a callback does not see: give record(objective=f), a "
+                "torch_objective or a function (margin, y) -> (g, h)"
+            )
+        return spec, weight
+    if spec.objective is not None and spec.objective.link != IDENTITY:
+        raise ValueError(f"the model has a built-in objective, {spec.objective.name!r}; leave objective= out")
+    if isinstance(objective, TorchObjective):
+        objective = partial(objective.derivatives, sample_weight=weight)
+    return replace(spec, objective=custom(objective)), None
