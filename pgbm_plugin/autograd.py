@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .columns import read_column
+
 Array = NDArray[np.float64]
 Hessian = Literal["diagonal", "rowsum"]
 
@@ -90,8 +92,8 @@ class TorchObjective:
         if sample_weight is not None and len(sample_weight) == 0:  # XGBoost's way to say none
             sample_weight = None
         if _digest(y) not in self._trained_on:
-            self._trained_on.add(_digest(y))
             self._look_ahead(np.asarray(margin).reshape(-1), y, rate)
+            self._trained_on.add(_digest(y))
         return self.derivatives(margin, y, sample_weight)
 
     def derivatives(
@@ -115,16 +117,20 @@ class TorchObjective:
         """
         from scipy.optimize import brentq
 
-        y = np.asarray(y, np.float64).reshape(-1)
-        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        n = np.size(y)
+        if n == 0 or (sample_weight is not None and self.levels is not None):
+            raise ValueError("init needs labels, and takes no sample_weight where levels have weights of their own")
+        y, weight = read_column("y", y, n), read_column("sample_weight", sample_weight, n)
+        assert y is not None
+        weight = np.ones(n) if weight is None else weight
 
         def slope(c: float) -> float:
             with np.errstate(all="ignore"):
                 return float(self._exact(np.full(len(y), c), y, check=False)[0] @ weight)
 
-        spread = float(y.std()) or 1.0
-        low = high = 0.0
-        step = spread
+        # 0 may lie outside of the loss's domain, and a mean label far from a logarithm
+        low = high = next((c for c in (0.0, float(y.mean())) if np.isfinite(slope(c))), 0.0)
+        step = float(y.std()) or 1.0
         # a convex loss falls towards its minimum: widen the bracket until the slope has changed its sign
         for _ in range(200):
             at_low, at_high = slope(low), slope(high)
@@ -176,8 +182,9 @@ class TorchObjective:
     def _levels(self, n: int) -> list[_Level]:
         """The levels of n rows; the rows themselves if there are none."""
         for level in self.levels or []:
-            if level.group is not None and len(level.group) != n:
-                raise ValueError(f"levels has groups of {len(level.group)} rows, the data has {n}")
+            rows = level.weight.size if level.group is None else len(level.group)
+            if rows != n and not (level.group is None and level.weight.ndim == 0):
+                raise ValueError(f"levels has groups of {rows} rows, the data has {n}")
         return self.levels or [_Level(None, n, np.ones(()))]
 
     def _of_groups(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Array, Array]:
@@ -214,13 +221,17 @@ class TorchObjective:
         rowsum = _derivative(torch, g.sum(), p, keep=True)
         product = _derivative(torch, (g * signs).sum(), p)
         difference = float((product - rowsum * signs).abs().max())
+        # not finite outside the loss's domain, and then not greater
         return difference > 1e3 * torch.finfo(p.dtype).eps * float(rowsum.abs().max() + product.abs().max())
 
     def _look_ahead(self, margin: NDArray[Any], y: Array, rate: float | None) -> None:
         """Before the first tree: refuse a coupled loss without levels, warn of what will go wrong."""
         for level in self._levels(len(y)):
             exact = self.hessian == "diagonal" or self.levels is not None
-            if exact and self._couples(level.sums(margin), level.sums(y), level.weight):
+            # also off the start, which is one constant for all rows: there, a penalty on their spread couples nothing
+            noise = 0.5 * y.std() * np.random.default_rng(0).normal(size=len(y))
+            places = (level.sums(at) for at in (margin, margin + noise))
+            if exact and any(self._couples(at, level.sums(y), level.weight) for at in places):
                 raise ValueError(
                     "the loss couples rows, so that the diagonal of its Hessian does not follow from one backward "
                     "pass. Say which rows it sums, torch_objective(loss, levels=[(groups, weight), ...]) with a loss "
@@ -275,11 +286,13 @@ def _read_levels(levels: Any) -> list[_Level]:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError("levels must be a list of pairs (groups, weight)")
         groups, weight = pair
-        weight = np.asarray(weight, np.float64)
         position = size = None
         if groups is not None:
-            names, position = np.unique(np.asarray(groups), return_inverse=True)
-            position, size = position.reshape(-1).astype(np.int64), len(names)
+            names, position = _group(np.asarray(groups))
+            size = len(names)
+            if hasattr(weight, "reindex"):  # a pandas Series by name
+                weight = weight.reindex(names)
+        weight = np.asarray(weight, np.float64)
         if weight.ndim > 1 or (weight.ndim == 1 and size is not None and len(weight) != size):
             raise ValueError(f"a level has {size} groups and {weight.size} weights; give one number, or one per group")
         if not (np.all(np.isfinite(weight)) and np.all(weight >= 0)):
@@ -288,6 +301,17 @@ def _read_levels(levels: Any) -> list[_Level]:
     if not out:
         raise ValueError("levels is empty; leave it out for a loss of single rows")
     return out
+
+
+def _group(groups: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Names of groups in order, and the position of each row's; a missing name is nobody's group."""
+    if groups.ndim != 1:
+        raise ValueError(f"groups of a level must have one dimension, not shape {groups.shape}")
+    missing = np.array([name is None or name != name for name in groups.tolist()], bool)
+    if missing.any():
+        raise ValueError(f"{missing.sum()} rows of a level have no group (first: row {int(np.argmax(missing))})")
+    names, position = np.unique(groups, return_inverse=True)
+    return names, position.reshape(-1).astype(np.int64)
 
 
 def _derivative(torch: Any, value: Any, by: Any, keep: bool = False) -> Any:

@@ -31,6 +31,8 @@ def record(
 ) -> Any:
     """A callback after which ``wrap(booster)`` needs no data: ``record()`` in LightGBM, ``record(dtrain)`` in XGBoost.
 
+    In XGBoost it comes after an ``EarlyStopping(save_best=True)``, which puts a new model in the place of the old.
+
     Parameters
     ----------
     dtrain : the DMatrix or QuantileDMatrix that XGBoost is trained on.

@@ -65,6 +65,11 @@ def wrap(
     forest, spec = read_model(booster)
     told = recorded(booster, forest, spec) if X is None and y is None else None
     if told is not None:
+        if not (sample_weight is init_score is objective is None):
+            raise TypeError(
+                "the booster brings its recorded moments, which hold weights, init scores and objective of training: "
+                "leave these arguments out, or give the rows as well, wrap(booster, X, y)"
+            )
         spec, moments, weighted = told
         spec, certificate = _judged(forest, spec, moments, weighted)
         return _model(forest, spec, moments, certificate, mean, n_jobs)

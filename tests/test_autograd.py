@@ -6,6 +6,7 @@ import gc
 
 import lightgbm as lgb
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import xgboost as xgb
@@ -37,6 +38,7 @@ LOSSES = {
     "smoothed quantile": smoothed_quantile,
     "asymmetric": lambda p, y: torch.where(p > y, 3.0, 1.0) * (p - y) ** 2,
     "expectile of logs": lambda p, y: (torch.exp(p) - y) ** 2 * torch.sigmoid(p - y),
+    "gamma of the mean": lambda p, y: torch.where(p > 0, y / p + torch.log(p), torch.nan),
     "student t": lambda p, y: torch.log1p((p - y) ** 2 / 3.0),
 }
 
@@ -52,9 +54,11 @@ def hessian_of(total, p):
 
 
 @pytest.mark.filterwarnings("ignore:.*second derivatives are")
-@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_derivatives_of_single_rows(loss):
+@pytest.mark.parametrize("name", LOSSES)
+def test_derivatives_of_single_rows(name):
+    loss = LOSSES[name]
     p, y = rows()
+    p = np.abs(p) if name == "gamma of the mean" else p
     g, h = torch_objective(loss)(y, p)
     tensor = torch.tensor(p, requires_grad=True)
     loss(tensor, torch.tensor(y)).sum().backward()
@@ -213,10 +217,26 @@ def test_coupled_rows_without_levels(hessian, numeric):
 
     objective = torch_objective(coupled, hessian=hessian)
     if hessian == "diagonal":
-        with pytest.raises(ValueError, match=r"couples rows.*levels=.*rowsum"):
-            objective(y, np.zeros(len(y)))
+        for _ in range(2):  # it is not accepted the second time
+            with pytest.raises(ValueError, match=r"couples rows.*levels=.*rowsum"):
+                objective(y, np.zeros(len(y)))
     else:
         assert np.all(np.isfinite(objective(y, np.zeros(len(y)))))
+
+
+def test_coupling_that_starts_later():
+    """At a constant margin the Hessian of a variance's square is 0."""
+    _, y = rows()
+    with pytest.raises(ValueError, match="couples rows"):
+        torch_objective(lambda p, y: ((p - y) ** 2).sum() + len(y) * p.var() ** 2)(y, np.zeros(len(y)))
+
+
+def test_weights_of_groups_by_name():
+    p, y = rows(20)
+    named = np.array(["north", "south"])[np.arange(20) % 2]
+    by_name = torch_objective(squared, levels=[(named, pd.Series({"south": 3.0, "north": 1.0}))]).derivatives(p, y)
+    by_place = torch_objective(squared, levels=[(named, [1.0, 3.0])]).derivatives(p, y)
+    np.testing.assert_array_equal(by_name, by_place)
 
 
 def test_divergence_is_foretold(numeric):
@@ -250,6 +270,7 @@ def test_a_mean_is_pointed_out():
         ("poisson", lambda y: np.log(np.mean(y))),
         ("gamma", lambda y: np.log(np.mean(y))),
         ("pseudohuber", None),
+        ("gamma of the mean", np.mean),
     ],
 )
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
@@ -300,6 +321,14 @@ def test_init_reaches_wrap(numeric):
         (lambda: torch_objective(lambda p, y: torch.abs(p - y))(np.ones(4), np.zeros(4)), "smooth"),
         (lambda: torch_objective(lambda p, y: torch.log(p))(np.ones(4), np.zeros(4)), "finite"),
         (lambda: torch_objective(squared, levels=[(None, 1.0)])(np.ones(4), np.ones(4), np.ones(4)), "its groups"),
+        (lambda: torch_objective(squared, levels=[(None, np.ones(3))])(np.ones(4), np.ones(4)), "3 rows.*4"),
+        (lambda: torch_objective(squared, levels=[(np.array([1.0, np.nan]), 1.0)]), "no group"),
+        (lambda: torch_objective(squared, levels=[(np.array(["a", None], object), 1.0)]), "no group"),
+        (lambda: torch_objective(squared, levels=[(np.ones((2, 2)), 1.0)]), "one dimension"),
+        (lambda: torch_objective(squared, levels=[(None, 1.0)]).init(np.ones(4), np.ones(4)), "sample_weight"),
+        (lambda: torch_objective(squared).init([]), "labels"),
+        (lambda: torch_objective(squared).init([1.0, np.nan]), "NaN"),
+        (lambda: torch_objective(squared).init(np.ones(4), np.ones(3)), "3 values"),
         (lambda: torch_objective(lambda p, y: 2.0 * p).init(np.ones(4)), "no constant"),
     ],
 )

@@ -451,3 +451,13 @@ def test_the_callback_of_the_other_booster(numeric):
             record(other)
     with pytest.raises(ValueError, match="n_jobs"):
         record(n_jobs=0)
+
+
+@pytest.mark.parametrize(
+    "given", [{"sample_weight": np.ones(400)}, {"init_score": np.zeros(400)}, {"objective": print}]
+)
+def test_what_was_recorded_is_not_told_again(given, numeric):
+    X, y = numeric
+    booster = lgb.train({"verbose": -1}, lgb.Dataset(X, y), 3, callbacks=[record()])
+    with pytest.raises(TypeError, match="recorded moments"):
+        wrap(booster, **given)
