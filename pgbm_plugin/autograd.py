@@ -120,17 +120,17 @@ class TorchObjective:
         n = np.size(y)
         if n == 0 or (sample_weight is not None and self.levels is not None):
             raise ValueError("init needs labels, and takes no sample_weight where levels have weights of their own")
-        y, weight = read_column("y", y, n), read_column("sample_weight", sample_weight, n)
-        assert y is not None
-        weight = np.ones(n) if weight is None else weight
+        label, given = read_column("y", y, n), read_column("sample_weight", sample_weight, n)
+        assert label is not None
+        weight = np.ones(n) if given is None else given
 
         def slope(c: float) -> float:
             with np.errstate(all="ignore"):
-                return float(self._exact(np.full(len(y), c), y, check=False)[0] @ weight)
+                return float(self._exact(np.full(n, c), label, check=False)[0] @ weight)
 
         # 0 may lie outside of the loss's domain, and a mean label far from a logarithm
-        low = high = next((c for c in (0.0, float(y.mean())) if np.isfinite(slope(c))), 0.0)
-        step = float(y.std()) or 1.0
+        low = high = next((c for c in (0.0, float(label.mean())) if np.isfinite(slope(c))), 0.0)
+        step = float(label.std()) or 1.0
         # a convex loss falls towards its minimum: widen the bracket until the slope has changed its sign
         for _ in range(200):
             at_low, at_high = slope(low), slope(high)
