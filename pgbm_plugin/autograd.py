@@ -6,13 +6,13 @@ import warnings
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .columns import read_column
+from .levels import Level, read_levels
 
 Array = NDArray[np.float64]
 Hessian = Literal["diagonal", "rowsum"]
@@ -51,18 +51,6 @@ def torch_objective(
     return TorchObjective(loss, levels, hessian, device, dtype)
 
 
-@dataclass(frozen=True)
-class _Level:
-    """Rows summed to groups; `group` is (n,) positions, None for the rows themselves; `weight` one or one a group."""
-
-    group: NDArray[np.int64] | None
-    size: int
-    weight: Array
-
-    def sums(self, values: NDArray[Any]) -> NDArray[Any]:
-        return values if self.group is None else np.bincount(self.group, values, self.size).astype(np.float64)
-
-
 class TorchObjective:
     """A loss that both boosters can call; see `torch_objective`."""
 
@@ -75,7 +63,7 @@ class TorchObjective:
         self.hessian = hessian
         self.device = device
         self.dtype = dtype
-        self.levels = None if levels is None else _read_levels(levels)
+        self.levels = None if levels is None else read_levels(levels)
         self._trained_on: set[tuple[int, int]] = set()
         self._warned: set[str] = set()
         _LIVE.add(self)
@@ -179,13 +167,13 @@ class TorchObjective:
             )
         return g, diagonal, rowsum
 
-    def _levels(self, n: int) -> list[_Level]:
+    def _levels(self, n: int) -> list[Level]:
         """The levels of n rows; the rows themselves if there are none."""
         for level in self.levels or []:
             rows = level.weight.size if level.group is None else len(level.group)
             if rows != n and not (level.group is None and level.weight.ndim == 0):
                 raise ValueError(f"levels has groups of {rows} rows, the data has {n}")
-        return self.levels or [_Level(None, n, np.ones(()))]
+        return self.levels or [Level(None, n, np.ones(()))]
 
     def _of_groups(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Array, Array]:
         """Gradient and row sums of the Hessian, which are its diagonal unless the loss couples what it is given."""
@@ -278,40 +266,6 @@ class TorchObjective:
 def remembered(y: NDArray[np.float64]) -> list[TorchObjective]:
     """Living objectives that a booster was trained with on these labels."""
     return [objective for objective in list(_LIVE) if _digest(y) in objective._trained_on]
-
-
-def _read_levels(levels: Any) -> list[_Level]:
-    out = []
-    for pair in levels:
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise TypeError("levels must be a list of pairs (groups, weight)")
-        groups, weight = pair
-        position = size = None
-        if groups is not None:
-            names, position = _group(np.asarray(groups))
-            size = len(names)
-            if hasattr(weight, "reindex"):  # a pandas Series by name
-                weight = weight.reindex(names)
-        weight = np.asarray(weight, np.float64)
-        if weight.ndim > 1 or (weight.ndim == 1 and size is not None and len(weight) != size):
-            raise ValueError(f"a level has {size} groups and {weight.size} weights; give one number, or one per group")
-        if not (np.all(np.isfinite(weight)) and np.all(weight >= 0)):
-            raise ValueError("weights of levels must be finite and not negative")
-        out.append(_Level(position, size or 0, weight))
-    if not out:
-        raise ValueError("levels is empty; leave it out for a loss of single rows")
-    return out
-
-
-def _group(groups: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Names of groups in order, and the position of each row's; a missing name is nobody's group."""
-    if groups.ndim != 1:
-        raise ValueError(f"groups of a level must have one dimension, not shape {groups.shape}")
-    missing = np.array([name is None or name != name for name in groups.tolist()], bool)
-    if missing.any():
-        raise ValueError(f"{missing.sum()} rows of a level have no group (first: row {int(np.argmax(missing))})")
-    names, position = np.unique(groups, return_inverse=True)
-    return names, position.reshape(-1).astype(np.int64)
 
 
 def _derivative(torch: Any, value: Any, by: Any, keep: bool = False) -> Any:

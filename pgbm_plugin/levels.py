@@ -1,0 +1,55 @@
+"""Levels of a hierarchy: rows summed to groups, each with a weight, for losses of sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Level:
+    """Rows summed to groups; `group` is (n,) positions, None for the rows themselves; `weight` one or one a group."""
+
+    group: NDArray[np.int64] | None
+    size: int
+    weight: NDArray[np.float64]
+
+    def sums(self, values: NDArray[Any]) -> NDArray[Any]:
+        return values if self.group is None else np.bincount(self.group, values, self.size).astype(np.float64)
+
+
+def read_levels(levels: Any) -> list[Level]:
+    out = []
+    for pair in levels:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError("levels must be a list of pairs (groups, weight)")
+        groups, weight = pair
+        position = size = None
+        if groups is not None:
+            names, position = _group(np.asarray(groups))
+            size = len(names)
+            if hasattr(weight, "reindex"):  # a pandas Series by name
+                weight = weight.reindex(names)
+        weight = np.asarray(weight, np.float64)
+        if weight.ndim > 1 or (weight.ndim == 1 and size is not None and len(weight) != size):
+            raise ValueError(f"a level has {size} groups and {weight.size} weights; give one number, or one per group")
+        if not (np.all(np.isfinite(weight)) and np.all(weight >= 0)):
+            raise ValueError("weights of levels must be finite and not negative")
+        out.append(Level(position, size or 0, weight))
+    if not out:
+        raise ValueError("levels is empty; leave it out for a loss of single rows")
+    return out
+
+
+def _group(groups: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Names of groups in order, and the position of each row's; a missing name is nobody's group."""
+    if groups.ndim != 1:
+        raise ValueError(f"groups of a level must have one dimension, not shape {groups.shape}")
+    missing = np.array([name is None or name != name for name in groups.tolist()], bool)
+    if missing.any():
+        raise ValueError(f"{missing.sum()} rows of a level have no group (first: row {int(np.argmax(missing))})")
+    names, position = np.unique(groups, return_inverse=True)
+    return names, position.reshape(-1).astype(np.int64)
