@@ -1,4 +1,4 @@
-"""Recording: which leaf took a row from one training score to the next, and sums over rows whose leaves are known."""
+"""Recording: which leaves took a row from one training score to the next, and sums over rows whose leaves are known."""
 
 from __future__ import annotations
 
@@ -13,97 +13,108 @@ from .scalar import margin_of
 
 
 @scalar
-def _fits(before: Any, value: Any, after: Any, off: Any) -> Any:
-    return abs(before + value - after) <= off
+def _is_only_fit(before: Any, after: Any, off: Any, grain: Any, step: Any, gap: Any, k: Any) -> Any:
+    """Whether step k leads from one score to the other, and no other step can."""
+    return (abs(before + step[k] - after) <= off) & (gap[k] > 2 * (off + grain * abs(after)))
 
 
 @scalar
-def _only_fit(before: Any, value: Any, after: Any, off: Any) -> Any:
-    """The one value that fits; -1 if there is none or several do."""
-    step = np.float64(after) - np.float64(before)
-    last = value.shape[0] - 1
-    k = min(np.searchsorted(value, step), last)
-    if k > 0 and step - value[k - 1] < value[k] - step:
-        k -= 1
-    # rounding is not symmetric next to a power of two: the nearest value may miss where the second fits
-    if not _fits(before, value[k], after, off):
-        if k > 0 and _fits(before, value[k - 1], after, off):
-            k -= 1
-        elif k < last and _fits(before, value[k + 1], after, off):
-            k += 1
-        else:
-            return -1
-    if (k > 0 and _fits(before, value[k - 1], after, off)) or (k < last and _fits(before, value[k + 1], after, off)):
-        return -1
-    return k
+def _only_fit(before: Any, after: Any, off: Any, grain: Any, step: Any) -> Any:
+    """The one step that leads from one score to the other; the number of steps if there is none or several do."""
+    took, hidden, only = np.float64(after) - np.float64(before), off + grain * abs(after), step.shape[0]
+    for k in range(np.searchsorted(step, took - hidden), step.shape[0]):
+        if step[k] > took + hidden:
+            break
+        if abs(before + step[k] - after) <= off:
+            if only < step.shape[0]:
+                return step.shape[0]
+            only = k
+    return only
 
 
 @kernel
-def find_leaves(
+def find_steps(
     score: Any,
     margin: Any,
-    value: Any,
+    step: Any,
     gap: Any,
-    order: Any,
     guess: Any,
     scale: Any,
     grain: Any,
     link: Any,
     times: Any,
     slack: Any,
-    leaf: Any,
+    after: Any,
+    part: Any,
+    taken: Any,
 ) -> Any:
-    """The leaf of every row from its scores before and after a tree; returns False if they do not tell it for each.
+    """Which step took every row from one score to the next; returns False if they do not tell it for each.
 
-    ``margin`` is the sum of values before the tree, and ``score`` the sum after it, if ``slack`` is None: one leaf must
-    then lead from one to the other to the bit. Otherwise the sum after it is the margin of ``score`` under ``link``,
-    times ``times``, and may be off by ``slack * (1 + |sum|)``. ``grain`` times a sum is what its rounding may hide.
+    ``margin`` is the sum of leaf values before the step, and ``score`` the sum after it, if ``slack`` is None: one step
+    must then lead from one to the other to the bit. Otherwise the sum after it is the margin of ``score`` under
+    ``link``, times ``times``, and may be off by ``slack * (1 + |sum|)``. ``grain`` times a sum is what its rounding may
+    hide. Numbers are of the arrays' precision.
 
-    ``value`` holds the leaf values in rising order, ``order`` their leaves, ``gap`` how far the nearest other one is;
-    ``guess`` has the value to try first for each ``1 / scale`` of their range. Numbers are of the arrays' precision.
+    ``step`` holds the steps in rising order, ``gap`` how far the nearest other one is, and ``guess`` the one to try
+    first for each ``1 / scale`` of their range. ``after`` and ``part`` are room for a block: guesses are made and
+    checked for all of it, in loops without branches, and mended where one is wrong.
     """
-    low, half, parts = value[0], value.dtype.type(0.5), guess.shape[0]
-    for i in range(score.shape[0]):
-        before = margin[i]
-        if slack is None:
-            after = score[i]
-            off = value.dtype.type(0)
-        else:
-            after = times * margin_of(link, score[i])
-            off = slack * (1.0 + abs(after))
-        part = (after - before - low) * scale + half
-        # unsigned: numba would look for indices from the end
-        k = guess[np.uint32(part)] if 0 <= part < parts else np.uint32(0)
-        if not (_fits(before, value[k], after, off) and gap[k] > off + off + grain * abs(after)):
-            only = _only_fit(before, value, after, off)
-            if only < 0:
-                return False
-            k = np.uint32(only)
-        leaf[i] = order[k]
+    low, top = np.float64(step[0]), np.float64(guess.shape[0] - 1)
+    none = step.dtype.type(0)
+    for lo in range(0, score.shape[0], BLOCK):
+        hi = min(lo + BLOCK, score.shape[0])
+        before, took = margin[lo:hi], taken[lo:hi]
+        for r in range(hi - lo):
+            after[r] = score[lo + r] if slack is None else times * margin_of(link, score[lo + r])
+        for r in range(hi - lo):
+            x = (np.float64(after[r]) - np.float64(before[r]) - low) * scale + 0.5
+            x = x if x > 0.0 else 0.0  # NaN is not
+            part[r] = x if x < top else top
+        for r in range(hi - lo):
+            took[r] = guess[np.uint32(part[r])]
+        wrong = 0
+        for r in range(hi - lo):
+            off = none if slack is None else slack * (1.0 + abs(after[r]))
+            wrong += not _is_only_fit(before[r], after[r], off, grain, step, gap, took[r])
+        for r in range(hi - lo if wrong else 0):
+            off = none if slack is None else slack * (1.0 + abs(after[r]))
+            if not _is_only_fit(before[r], after[r], off, grain, step, gap, took[r]):
+                k = _only_fit(before[r], after[r], off, grain, step)
+                if k == step.shape[0]:
+                    return False
+                took[r] = k
     return True
 
 
 @kernel
-def add_tree(
-    leaf: Any,
+def add_trees(
+    leaves: Any,
+    taken: Any,
     y: Any,
     weight: Any,
     at: Any,
+    new_iteration: Any,
     objective: Any,
     parameter: Any,
     rounds_first: Any,
+    leaf: Any,
     g: Any,
     h: Any,
     step: Any,
     margin: Any,
     sums: Any,
 ) -> None:
-    """g and h at the margins ``at``, their sums per leaf, then the leaves' steps; ``at`` may be ``margin`` itself.
+    """Per tree, g and h at the margins ``at``, their sums per leaf, then its step; ``at`` may be ``margin`` itself.
 
-    The other arguments are those of `cpu.gather_moments`, for one tree whose leaves are known.
+    Row i reaches leaf ``leaves[t, taken[i]]`` of tree t. The other arguments are those of `cpu.gather_moments`.
     """
-    n = leaf.shape[0]
+    n = y.shape[0]
     for lo in range(0, n, BLOCK):
         hi = min(lo + BLOCK, n)
-        gradients(y[lo:hi], weight[lo:hi], at[lo:hi], objective, parameter, rounds_first, g, h)
-        add_rows(leaf[lo:hi], g, h, step, margin[lo:hi], sums)
+        for t in range(leaves.shape[0]):
+            if new_iteration[t]:
+                gradients(y[lo:hi], weight[lo:hi], at[lo:hi], objective, parameter, rounds_first, g, h)
+            of_tree = leaves[t]
+            for i in range(lo, hi):
+                leaf[i - lo] = of_tree[taken[i]]
+            add_rows(leaf[: hi - lo], g, h, step, margin[lo:hi], sums)

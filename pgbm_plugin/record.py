@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .adapters.lightgbm_text import parse
+from .adapters.lightgbm_text import leaf_values, parse
 from .adapters.xgboost import load
 from .adapters.xgboost_trees import flatten
 from .autograd import TorchObjective
@@ -23,7 +22,7 @@ from .errors import UnsupportedModelError
 from .objectives import IDENTITY, Gradients
 from .parallel import resolve_jobs
 from .rates import solve_rates
-from .recording import ATTRIBUTE, INSTEAD, SLACK, Leaves, TrainingRows, joined
+from .recording import ATTRIBUTE, INSTEAD, SLACK, Leaves, TrainingRows, Ways, joined
 
 
 def record(
@@ -32,14 +31,16 @@ def record(
     """A callback after which ``wrap(booster)`` needs no data: ``record()`` in LightGBM, ``record(dtrain)`` in XGBoost.
 
     In XGBoost it comes after an ``EarlyStopping(save_best=True)``, which puts a new model in the place of the old.
+    LightGBM's scores are read after every other iteration, so a callback of your own that ends training should not name
+    the very iteration in which it does as the best.
 
     Parameters
     ----------
     dtrain : the DMatrix or QuantileDMatrix that XGBoost is trained on.
     objective : the custom objective of training, if it has one: ``(margin, y) -> (g, h)``, or a `torch_objective`.
-    n_jobs : threads; None for all cores.
+    n_jobs : threads; None for half of the cores, because the booster's own threads spin for a while after their work.
     """
-    resolve_jobs(n_jobs)
+    n_jobs = max(1, resolve_jobs(None) // 2) if n_jobs is None else resolve_jobs(n_jobs)
     if objective is not None and not callable(objective):
         raise TypeError(f"objective must be a function (margin, y) -> (g, h), not {objective!r}")
     if isinstance(objective, TorchObjective) and objective.levels is not None and objective.hessian == "rowsum":
@@ -60,58 +61,76 @@ class _LightGBMRecorder:
 
     before_iteration = False
 
-    def __init__(self, objective: Gradients | TorchObjective | None, n_jobs: int | None):
+    def __init__(self, objective: Gradients | TorchObjective | None, n_jobs: int):
         self.order = -1000  # before any other that may end training
         self.objective = objective
         self.n_jobs = n_jobs
         self._rows: TrainingRows | None = None
+        self._unread: list[Leaves] = []
 
     def __call__(self, env: Any) -> None:
         model, rows = env.model, self._rows
         if env.iteration == env.begin_iteration:
-            rows = None
+            rows, self._unread = None, []
             _check_training(cv=hasattr(model, "boosters"), continued="init_model" if env.begin_iteration else None)
-        elif rows is None or model.num_trees() == len(rows.recorded.leaves):
-            return  # ended, or LightGBM found no split
-        if rows is None or all(len(tree.value) == 1 for tree in rows.recorded.leaves):
+        elif rows is None:
+            return  # ended
+        grown = rows is None or model.num_trees() > len(rows.recorded.leaves) + len(self._unread)
+        if rows is None or (grown and all(len(tree.value) == 1 for tree in rows.recorded.leaves)):
             # constants alone have an objective of their own: they are read again when the first split comes
             label, weight, init_score = map(model.train_set.get_field, ("label", "weight", "init_score"))
             average = parse(model.model_to_string(num_iteration=1)).average
-            rows = TrainingRows(model, label, weight, init_score, self.objective, average)
+            rows, self._unread = TrainingRows(model, label, weight, init_score, self.objective, average), []
             setattr(model, ATTRIBUTE, rows.recorded)
-        for t in range(len(rows.recorded.leaves), model.num_trees()):
-            text = parse(model.model_to_string(num_iteration=1, start_iteration=t))
-            tree = Leaves(np.arange(text.leaves[0], dtype=np.int32), text.trees["leaf_value"])
-            # private; eval_train shows the same scores to a metric, but computes its own metrics first
-            score = model._Booster__inner_predict(data_idx=0)
-            leaf = rows.find(tree, score, rows.forest.link, self.n_jobs)
-            if leaf is None:
-                failure = _why_untold(t, tree, rows)
-                setattr(model, ATTRIBUTE, replace(rows.recorded, failure=failure))
-                warnings.warn(f"record() ends here, and training goes on: {failure}", UserWarning, stacklevel=3)
-                self._rows = None
-                return
-            rows.follow([tree], [leaf], self.n_jobs)
-        self._rows = None if env.iteration + 1 == env.end_iteration else rows
+        unread = self._unread
+        for t in range(len(rows.recorded.leaves) + len(unread), model.num_trees()):
+            value = leaf_values(model.model_to_string(num_iteration=1, start_iteration=t))
+            unread.append(Leaves(np.arange(len(value), dtype=np.int32), value))
+        last = env.iteration + 1 == env.end_iteration
+        # LightGBM takes a third of an iteration to give its scores, so they are read after every other one where two
+        # trees can be told from them. Early stopping keeps no tree of the iteration in which it ends training.
+        if not (grown and len(unread) == 1 and not last and rows.tell_two(unread[0])):
+            rows = self._read(model, rows)
+        self._rows = None if last else rows
+
+    def _read(self, model: Any, rows: TrainingRows) -> TrainingRows | None:
+        """Record the trees that were not; None if their leaves cannot be told, which ends the recording."""
+        trees, self._unread = self._unread, []
+        if not trees:
+            return rows
+        # private; eval_train shows the same scores to a metric, but computes its own metrics first
+        score = model._Booster__inner_predict(data_idx=0)
+        ways = rows.find(trees, score, rows.forest.link, self.n_jobs)
+        if ways is None:
+            failure = _why_untold(trees, rows)
+            setattr(model, ATTRIBUTE, replace(rows.recorded, failure=failure))
+            warnings.warn(f"record() ends here, and training goes on: {failure}", UserWarning, stacklevel=4)
+            return None
+        rows.follow(trees, ways, self.n_jobs, one_iteration=False)
+        return rows
 
 
-def _why_untold(t: int, tree: Leaves, rows: TrainingRows) -> str:
-    order = np.argsort(tree.value)
-    gap = np.diff(tree.value[order])
-    k = int(np.argmin(gap))
-    if gap[k] > 4.0 * SLACK * (t + 1.0 + np.abs(rows.margin).max()):
-        return f"the training scores are not sums of leaves in tree {t}"
-    a, b = sorted(tree.label[order[k : k + 2]].tolist())
-    return (
-        f"leaves {a} and {b} of tree {t} have the same value, {tree.value[a]:g}, so that training scores do not tell "
-        f"their rows apart"
-    )
+def _why_untold(trees: list[Leaves], rows: TrainingRows) -> str:
+    first = len(rows.recorded.leaves)
+    for t, tree in enumerate(trees, first):
+        order = np.argsort(tree.value)
+        gap = np.diff(tree.value[order])
+        if len(gap) and gap.min() <= 4.0 * SLACK * (t + 1.0 + rows.reach):
+            k = int(np.argmin(gap))
+            a, b = sorted(tree.label[order[k : k + 2]].tolist())
+            return (
+                f"leaves {a} and {b} of tree {t} have the same value, {tree.value[a]:g}, so that training scores do "
+                f"not tell their rows apart"
+            )
+    if len(trees) > 1:
+        return f"two ways through trees {first} and {first + 1} lead to the same score"
+    return f"the training scores are not sums of leaves in tree {first}"
 
 
 class _XGBoostRecorder:
     """The callback for xgb.train and XGBRegressor."""
 
-    def __init__(self, dtrain: Any, objective: Gradients | TorchObjective | None, n_jobs: int | None):
+    def __init__(self, dtrain: Any, objective: Gradients | TorchObjective | None, n_jobs: int):
         from xgboost.callback import TrainingCallback
 
         TrainingCallback.register(type(self))  # a base class would have to be imported with this module
@@ -160,10 +179,10 @@ class _XGBoostRecorder:
                 self._rows = TrainingRows(model, data.get_label(), weight, init_score, self.objective)
                 setattr(model, ATTRIBUTE, self._rows.recorded)
             rows, newest = self._rows, model[t : t + 1]
-            trees, leaf = _xgboost_leaves(newest), None
+            trees, ways = _xgboost_leaves(newest), None
             if len(trees) == 1 and t + 1 == rounds:
-                leaf = rows.find(trees[0], model.predict(data, output_margin=True), IDENTITY, self.n_jobs)
-            rows.follow(trees, _predicted_leaves(newest, data, trees) if leaf is None else [leaf], self.n_jobs)
+                ways = rows.find(trees, model.predict(data, output_margin=True), IDENTITY, self.n_jobs)
+            rows.follow(trees, ways or _predicted_leaves(newest, data, trees), self.n_jobs)
             if t == 0:
                 _check_first_tree(rows)
             self._rounds += 1
@@ -179,15 +198,16 @@ def _xgboost_leaves(model: Any) -> list[Leaves]:
     ]
 
 
-def _predicted_leaves(model: Any, data: Any, trees: list[Leaves]) -> list[NDArray[np.int32]]:
-    """(n,) the leaf of each row, by its place in each tree's leaves."""
+def _predicted_leaves(model: Any, data: Any, trees: list[Leaves]) -> Ways:
+    """Every row on a way of its own."""
     node = model.predict(data, pred_leaf=True).reshape(-1, len(trees)).astype(np.int32)
-    leaves = []
+    leaf, first = np.empty(node.T.shape, np.int32), 0
     for t, tree in enumerate(trees):
         place = np.zeros(tree.label.max() + 1, np.int32)
-        place[tree.label] = np.arange(len(tree.label))
-        leaves.append(place[node[:, t]])
-    return leaves
+        place[tree.label] = np.arange(first, first + len(tree.label))
+        leaf[t] = place[node[:, t]]
+        first += len(tree.label)
+    return Ways(leaf, np.arange(len(node), dtype=np.uint32))
 
 
 def _check_first_tree(rows: TrainingRows) -> None:

@@ -26,8 +26,11 @@ ATTRIBUTE = "_pgbm_recorded"
 # depends on the number of threads, so that the moments do not either.
 _CHUNK, _CHUNKS = 1 << 14, 8
 
-# Parts into which the range of a tree's leaf values is cut, to look up a value in.
-_PARTS = 1 << 12
+# Parts into which the range of all steps that a row can take is cut, to look up a step in.
+_PARTS = 1 << 16
+
+# Steps through two trees that are told apart at most, and how likely it may be that rounding hides one of them.
+_MAX_STEPS, _RISK = 1 << 14, 1e-5
 
 # A score that went through exp and log, or through an average, is off by a few roundings.
 SLACK = 16.0 * float(np.finfo(np.float64).eps)
@@ -43,6 +46,20 @@ class Leaves:
 
     label: NDArray[np.int32]
     value: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How n rows went through a few trees, of which there are P ways.
+
+    Attributes
+    ----------
+    leaf : (trees, P) int32, the leaves on each way, numbered through the trees.
+    taken : (n,) uint32, the way of each row.
+    """
+
+    leaf: NDArray[np.int32]
+    taken: NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -104,6 +121,11 @@ def joined(trees: list[LeafMoments]) -> LeafMoments:
     return LeafMoments(trees[0].rows, *(np.concatenate([getattr(tree, name) for tree in trees]) for name in _FIELDS))
 
 
+def _first_leaves(trees: list[Leaves]) -> NDArray[np.int64]:
+    """(trees + 1,) where the leaves of each begin, numbered through them."""
+    return np.cumsum([0, *(len(tree.value) for tree in trees)])
+
+
 def _merged(sums: list[NDArray[np.float64]], rows: int) -> LeafMoments:
     """Moments from the accumulators of chunks of so many rows in all; finished at once, for the sake of speed."""
     all_chunks = from_sums(np.concatenate(sums), rows)
@@ -122,6 +144,7 @@ class TrainingRows:
     margin : (n,) sums of leaf values so far, in the booster's precision: a mean label comes with the first tree.
     at : (n,) margins at which the next trees see gradients.
     average : whether the booster's scores are averages of the trees; gradients are then those at the start.
+    reach : how far from 0 a margin can be.
     """
 
     def __init__(
@@ -147,6 +170,8 @@ class TrainingRows:
             self.margin = np.full(len(y), self.forest.base_margin, dtype)
             self.at = np.full(len(y), spec.start, dtype) if spec.folded[0] or average else self.margin
         self.spec, self.average = spec, average
+        self.reach = float(np.abs(self.margin).max())
+        self._taken = np.empty(len(y), np.uint32)
         self.recorded = Recorded(spec.start, init_score is not None, weight is not None, objective is not None, [], [])
 
     def _start(self, spec: TrainingSpec) -> float:
@@ -158,61 +183,84 @@ class TrainingRows:
             return mean
         return float(np.log(mean)) if mean > 0 else spec.start
 
-    def find(self, tree: Leaves, score: NDArray[Any], link: int, n_jobs: int | None) -> NDArray[np.int32] | None:
-        """(n,) the leaf of each row in the next tree, from the scores after it; None if they do not tell.
+    def tell_two(self, tree: Leaves) -> bool:
+        """Whether the scores after another tree like this one will still tell the leaves of both.
+
+        As many steps as there are pairs of leaves must differ by more than rounding hides: a birthday problem.
+        """
+        assert self.spec.objective is not None
+        if self.at is not self.margin or self.spec.objective.gradients is not None:
+            return False  # see `follow`
+        steps = len(tree.value) ** 2
+        hidden = 4.0 * SLACK * (1.0 + self.reach) / max(float(np.ptp(tree.value)), np.finfo(np.float64).tiny)
+        return 1 < steps <= _MAX_STEPS and steps**2 * hidden < _RISK
+
+    def find(self, trees: list[Leaves], score: NDArray[Any], link: int, n_jobs: int | None) -> Ways | None:
+        """How the rows went through the next trees, from the scores after them; None if these do not tell.
 
         `link` is how the booster gives its scores.
         """
-        leaf = np.zeros(len(self.y), np.int32)
-        if len(tree.value) == 1:
-            return leaf
-        from .kernels.record import find_leaves
+        from .kernels.cpu import BLOCK
+        from .kernels.record import find_steps
 
-        number = tree.value.dtype.type
-        times = 1 + len(self.recorded.leaves) if self.average else 1
-        order = np.argsort(tree.value, kind="stable").astype(np.int32)
-        value = tree.value[order]
-        between = np.diff(value)
-        gap = np.minimum(np.append(between, number(np.inf)), np.insert(between, 0, number(np.inf)))
-        span = max(float(value[-1]) - float(value[0]), float(np.finfo(np.float64).tiny))
-        scale = number(min((_PARTS - 1) / span, float(np.finfo(number).max)))
+        step = reduce(np.add.outer, [tree.value for tree in trees])
+        order = np.argsort(step, axis=None, kind="stable")
+        first = _first_leaves(trees)[:-1]
+        ways = Ways((np.unravel_index(order, step.shape) + first[:, None]).astype(np.int32), self._taken)
+        if step.size == 1:
+            ways.taken[:] = 0
+            return ways
+        step = step.reshape(-1)[order]
+        gap = np.concatenate([[np.inf], np.diff(step.astype(np.float64)), [np.inf]])
+        scale = (_PARTS - 1) / max(float(step[-1]) - float(step[0]), float(np.finfo(np.float64).tiny))
         guess = np.zeros(_PARTS, np.uint32)
-        guess[((value - value[0]) * scale + number(0.5)).astype(np.int64)] = np.arange(len(value))
-        table = value, gap, order, guess, scale, number(2.0 * np.finfo(number).eps)
-        exact = link == IDENTITY and not self.average
+        guess[((step - np.float64(step[0])) * scale + 0.5).astype(np.int64)] = np.arange(len(step))
+        number = step.dtype.type
+        table = step, np.minimum(gap[1:], gap[:-1]).astype(number), guess, scale, number(2.0 * np.finfo(number).eps)
+        times = len(self.recorded.leaves) + len(trees) if self.average else 1
+        exact = link == IDENTITY and not self.average and len(trees) == 1
         how = (None, None, None) if exact else (link, float(times), times * SLACK)
 
         def told(lo: int, hi: int) -> bool:
-            return bool(find_leaves(score[lo:hi], self.margin[lo:hi], *table, *how, leaf[lo:hi]))
+            room_ = np.empty(BLOCK, number), np.empty(BLOCK, np.int32)
+            return bool(find_steps(score[lo:hi], self.margin[lo:hi], *table, *how, *room_, ways.taken[lo:hi]))
 
-        return leaf if all(map_chunks(told, len(leaf), _chunk(len(leaf)), n_jobs)) else None
+        return ways if all(map_chunks(told, len(self.y), _chunk(len(self.y)), n_jobs)) else None
 
-    def follow(self, trees: list[Leaves], leaves: list[NDArray[np.int32]], n_jobs: int | None) -> None:
-        """Record the trees of one iteration, given each row's leaf in them, and take the rows through them."""
+    def follow(self, trees: list[Leaves], ways: Ways, n_jobs: int | None, *, one_iteration: bool = True) -> None:
+        """Record trees, of one iteration or of one each, and take the rows through them."""
         from .kernels.accumulate import accumulators, add_rows, room
         from .kernels.cpu import BLOCK
-        from .kernels.record import add_tree
+        from .kernels.record import add_trees
 
-        objective, y, weight, margin = self.spec.objective, self.y, self.weight, self.margin
+        objective, y, weight, at, margin = self.spec.objective, self.y, self.weight, self.at, self.margin
         assert objective is not None
-        at = margin.copy() if len(trees) > 1 else self.at
+        value = np.concatenate([tree.value for tree in trees])
         _, *loss = gradient_arguments(self.spec, weight)
         unit = objective.unit_hessian and not len(weight)
         g, h = (np.empty(0),) * 2 if objective.gradients is None else custom_gradients(self.spec, at, y)
+        new_iteration = np.full(len(trees), not one_iteration)
+        new_iteration[0] = True
 
-        def gather(tree: Leaves, leaf: NDArray[np.int32], lo: int, hi: int) -> NDArray[np.float64]:
-            sums, rows = accumulators(len(tree.value), unit), slice(lo, hi)
+        def gather(lo: int, hi: int) -> NDArray[np.float64]:
+            sums, rows = accumulators(len(value), unit), slice(lo, hi)
+            taken = ways.taken[rows]
             if len(g):
-                add_rows(leaf[rows], g[rows], h[rows], tree.value, margin[rows], sums)
+                for leaf in ways.leaf:
+                    add_rows(leaf[taken], g[rows], h[rows], value, margin[rows], sums)
             else:
-                g_h = room(BLOCK, sums)
-                add_tree(leaf[rows], y[rows], weight[rows], at[rows], *loss, *g_h, tree.value, margin[rows], sums)
+                room_ = np.empty(BLOCK, np.int32), *room(BLOCK, sums)
+                given = y[rows], weight[rows], at[rows], new_iteration, *loss
+                add_trees(ways.leaf, taken, *given, *room_, value, margin[rows], sums)
             return sums
 
-        for tree, leaf in zip(trees, leaves, strict=True):
-            chunks = map_chunks(partial(gather, tree, leaf), len(y), _chunk(len(y)), n_jobs)
-            self.recorded.moments.append(_merged(list(chunks), len(y)))
+        first = _first_leaves(trees)
+        moments = _merged(list(map_chunks(gather, len(y), _chunk(len(y)), n_jobs)), len(y))
+        for tree, lo, hi in zip(trees, first[:-1], first[1:], strict=True):
+            of_tree = (getattr(moments, name)[lo:hi] for name in _FIELDS)
+            self.recorded.moments.append(LeafMoments(len(y), *of_tree))
             self.recorded.leaves.append(tree)
+            self.reach += float(np.abs(tree.value).max())
         if not self.average:
             self.at = margin
 

@@ -208,7 +208,36 @@ def test_lightgbm_early_stopping(keep, numeric):
     )
     assert 0 < booster.best_iteration < 50
     check(booster, *train)
-    assert len(booster._pgbm_recorded.leaves) == booster.best_iteration + 3  # and those beyond are not used
+    seen = len(booster._pgbm_recorded.leaves)
+    # those beyond the best are not used; the last is not read if its scores were to be read with the next tree's
+    assert seen in (booster.best_iteration + 2, booster.best_iteration + 3)
+
+
+@pytest.mark.parametrize("rounds", range(1, 8))
+def test_lightgbm_stops_after_any_iteration(rounds, numeric):
+    """Scores are read after every other tree, and in any case after the last."""
+    X, y = numeric
+    check(train_lightgbm(X, y, rounds=rounds), X, y)
+    train, valid = split(X, y)
+    data = lgb.Dataset(*train)
+    stop = lgb.early_stopping(1, verbose=False)
+    worse = {"learning_rate": lambda i: 0.1 if i < rounds else 50.0}  # which ends training at once
+    callbacks = [lgb.reset_parameter(**worse), stop, record()]
+    booster = lgb.train(LGB, data, 60, [lgb.Dataset(*valid, reference=data)], callbacks=callbacks)
+    assert booster.best_iteration == rounds
+    check(booster, *train)
+
+
+def test_two_trees_are_told_from_one_score_where_rounding_allows(numeric, monkeypatch):
+    X, y = numeric
+    read = []
+    real = lgb.Booster._Booster__inner_predict
+    monkeypatch.setattr(lgb.Booster, "_Booster__inner_predict", lambda *given, **k: read.append(1) or real(*given, **k))
+    check(train_lightgbm(X, y, rounds=9), X, y)
+    assert len(read) == 5  # the first tree alone, because it holds the mean label
+    read.clear()
+    check(train_lightgbm(X, y + 1e6, rounds=9), X, y + 1e6)  # scores of 1e6 hide too much
+    assert len(read) == 9
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -75,6 +75,11 @@ def parse(text: str) -> ModelText:
         raise ValueError(f"truncated or damaged LightGBM model: {error}") from error
 
 
+def leaf_values(text: str) -> NDArray[np.float64]:
+    """Of the only tree in the text of a live model, for those who need nothing else of it."""
+    return _numbers(text.partition("\nleaf_value=")[2].partition("\n")[0], np.float64)
+
+
 def _parse(text: str) -> ModelText:
     body, end, tail = text.partition("\nend of trees")
     if not end:
