@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .jit import kernel, scalar
-from .scalar import gradient_hessian
+from .scalar import rounded_gradient
 
 # Columns of an accumulator; the first four are enough where every hessian is 1.
 COUNT, SHIFT_G, G, GG, SHIFT_H, H, HH, GH = range(8)
@@ -42,13 +42,11 @@ def gradients(
             g[r] = np.float32(np.float64(margin[r]) - y[r])
         return
     for r in range(margin.shape[0]):
-        gi, hi = gradient_hessian(objective, parameter, np.float64(margin[r]), y[r])
-        if rounds_first:
-            gi, hi = np.float64(np.float32(gi)), np.float64(np.float32(hi))
         w = weight[r] if weight.shape[0] else 1.0
-        g[r] = np.float32(gi * w)
+        gi, hi = rounded_gradient(objective, parameter, rounds_first, np.float64(margin[r]), y[r], w)
+        g[r] = gi
         if h is not None:
-            h[r] = np.float32(hi * w)
+            h[r] = hi
 
 
 @kernel

@@ -18,7 +18,7 @@ def goes_left(x: Any, node: Any, category_start: Any, category_bits: Any) -> Any
 
     One rule for both boosters; the adapters translate into it (see `forest.NODE`).
     """
-    flags = node.flags
+    flags = node["flags"]  # no attribute: records of the CUDA simulator are arrays, which have one of that name
     if math.isnan(x) or (flags & ZERO_IS_MISSING and abs(x) <= ZERO_BOUND):
         return (flags & DEFAULT_LEFT) != 0
     if flags & CATEGORICAL:
@@ -75,13 +75,24 @@ def gradient_hessian(objective: Any, p: Any, s: Any, y: Any) -> Any:
 
 
 @scalar
+def rounded_gradient(objective: Any, p: Any, rounds_first: Any, s: Any, y: Any, w: Any) -> Any:
+    """g and h of a row of weight ``w`` in the float32 in which both boosters hold them."""
+    g, h = gradient_hessian(objective, p, s, y)
+    if rounds_first:
+        g, h = np.float64(np.float32(g)), np.float64(np.float32(h))
+    return np.float32(g * w), np.float32(h * w)
+
+
+@scalar
 def add_tree(variance: Any, sd: Any, rho: Any) -> Any:
     """Variance after one more tree: paper eq. 12, with ``sd`` = alpha * sqrt(V) of the leaf.
 
-    sigma^2 + sd^2 - 2 rho sigma sd, written as a sum of squares that rounding cannot take below zero.
+    sigma^2 + sd^2 - 2 rho sigma sd, written as (sigma - p)^2 + (sd - p) (sd + p) with p = rho sd: rounding cannot take
+    either term below zero, and without a constant it stays in the precision of its arguments.
     """
-    rest = math.sqrt(variance) - rho * sd
-    return rest * rest + sd * sd * (1.0 - rho * rho)
+    p = rho * sd
+    rest = math.sqrt(variance) - p
+    return rest * rest + (sd - p) * (sd + p)
 
 
 @scalar

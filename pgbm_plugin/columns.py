@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .device import to_host
+
 
 def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
     """One finite number per row, from whatever holds a column."""
@@ -37,6 +39,7 @@ def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
 
 
 def _as_array(values: Any) -> NDArray[np.float64]:
+    values = to_host(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
         values = values.detach()
     nulls = getattr(values, "null_count", 0)  # a number in PyArrow, a method in polars

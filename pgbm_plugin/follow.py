@@ -23,9 +23,6 @@ from .training import TrainingSpec
 if TYPE_CHECKING:
     from .distributions import Distribution
 
-# Rows per task of the thread pool.
-_CHUNK = 1 << 12
-
 
 @dataclass(frozen=True)
 class FollowedRows(LabelledRows):
@@ -60,7 +57,7 @@ class ScoredRows:
         def chunk(lo: int, hi: int) -> None:
             route.add_margin_variance(lo, hi, weights, rho, self.margin, self.variance)
 
-        run_chunks(chunk, len(self.data), _CHUNK, n_jobs)
+        run_chunks(chunk, len(self.data), route.task, route.threads(n_jobs))
 
     def crps(self, forest: Forest, family: type[Distribution], options: dict[str, Any]) -> float:
         """Mean score of a family's distributions."""

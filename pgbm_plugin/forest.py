@@ -128,6 +128,11 @@ class Forest:
 
         return compile_forest(self)
 
+    @cached_property
+    def on_device(self) -> dict[int, tuple[Any, ...]]:
+        """The arrays of `routing` on each GPU that they were sent to, by its number."""
+        return {}
+
     def first_tree(self) -> Forest:
         """The first tree alone."""
         leaves = int(self.leaf_start[1])

@@ -17,12 +17,13 @@ from .calibration import Calibration
 from .certificate import Certificate
 from .columns import check_levels, read_column
 from .conformal import ConformalScores, conformal_scores, variance_floor
+from .device import check_device, in_kind_of, read_rows_for
 from .forest import Forest
 from .moments import LeafMoments
 from .objectives import LOG
 from .propagate import LeafWeights, are_wrapped_rows, margins, paper_leaf_values, variances
 from .response import Margins, to_response
-from .rows import Rows, read_rows
+from .rows import Rows
 from .training import TrainingSpec
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class ProbabilisticModel:
     default_rho : its value unless set, log10(rows) / 100.
     distribution : name of the family that `predict_dist` returns unless told otherwise.
     calibration : power map on the variance, set by `tune`.
+    device : where predictions are made unless told otherwise: "auto", "cpu", "cuda" or "cuda:1"...
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class ProbabilisticModel:
         certificate: Certificate,
         *,
         mean: Literal["booster", "pgbm"] = "booster",
+        device: str = "auto",
         n_jobs: int | None = None,
     ):
         self.forest = forest
@@ -62,6 +65,7 @@ class ProbabilisticModel:
         self.moments = moments
         self.weights = weights
         self.certificate = certificate
+        self.device = device
         self.n_jobs = n_jobs
         self.rho = self.default_rho = math.log10(moments.rows) / 100.0
         self.distribution = "normal"
@@ -100,18 +104,19 @@ class ProbabilisticModel:
             raise TypeError(f"calibration must be a Calibration(b, c), not {value!r}")
         self._calibration = value
 
-    def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
+    def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None, device: str | None = None) -> Any:
         """What the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std).
 
-        `init_score` is per row, for models trained with LightGBM's init_score or XGBoost's base_margin.
+        `init_score` is per row, for models trained with LightGBM's init_score or XGBoost's base_margin. Results for a
+        table on a GPU are arrays of its library, there.
         """
         if return_std:
             family = self._checked_family(None, self.rho)
-            margins_ = self._margins(X, self.rho, init_score)
-            return margins_.prediction, self._around(margins_, *family).std()
-        rows, score = self._read(X, init_score)
+            margins_ = self._margins(X, self.rho, init_score, device)
+            return in_kind_of(X, margins_.prediction), in_kind_of(X, self._around(margins_, *family).std())
+        rows, score = self._read(X, init_score, device)
         margin, _ = margins(self.forest, rows, self._leaf_value, score, n_jobs=self.n_jobs)
-        return to_response(self.forest, margin)
+        return in_kind_of(X, to_response(self.forest, margin))
 
     def predict_dist(
         self,
@@ -121,30 +126,36 @@ class ProbabilisticModel:
         device: str | None = None,
         *,
         init_score: Any = None,
+        dtype: Any = np.float64,
     ) -> Distribution:
         """A distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``, ``d.crps(y)``...
 
-        `distribution` is a family's name, such as "normal" or "studentt(df=5)"; it and `rho` default to the model's.
+        `distribution` is a family's name, such as "normal" or "studentt(df=5)"; it, `rho` and `device` default to the
+        model's. `dtype` float32 lets a GPU take the variances in single precision, to about 1e-5 (means stay as they
+        are); many are far slower in double. Distributions live on the host.
         """
-        if device not in (None, "auto", "cpu"):
-            raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has CPU kernels only")
         rho = self.rho if rho is None else _check_rho(rho)
+        if np.dtype(dtype) not in (np.float32, np.float64):
+            raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
         family = self._checked_family(distribution, rho)
-        return self._around(self._margins(X, rho, init_score), *family)
+        return self._around(self._margins(X, rho, init_score, device, dtype), *family)
 
-    def predict_var(self, X: Any, *, init_score: Any = None) -> NDArray[np.float64]:
+    def predict_var(self, X: Any, *, init_score: Any = None, device: str | None = None) -> Any:
         """(n,) predictive variances."""
-        return self.predict_dist(X, init_score=init_score).var()
+        return in_kind_of(X, self.predict_dist(X, device=device, init_score=init_score).var())
 
-    def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None) -> NDArray[np.float64]:
+    def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None, device: str | None = None) -> Any:
         """(n, k) quantiles at k levels in (0, 1)."""
         levels = np.atleast_1d(check_levels("q", q))
-        return self.predict_dist(X, init_score=init_score).ppf(levels)
+        return in_kind_of(X, self.predict_dist(X, device=device, init_score=init_score).ppf(levels))
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, *, init_score: Any = None) -> NDArray[np.float64]:
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, init_score: Any = None, device: str | None = None
+    ) -> Any:
         """(n, 2) lower and upper end of the central interval."""
         check_levels("coverage", coverage)
-        return np.stack(self.predict_dist(X, init_score=init_score).interval(coverage), axis=1)
+        ends = self.predict_dist(X, device=device, init_score=init_score).interval(coverage)
+        return in_kind_of(X, np.stack(ends, axis=1))
 
     def tune(
         self,
@@ -157,6 +168,7 @@ class ProbabilisticModel:
         calibrate: bool = True,
         sample_weight: Any = None,
         init_score: Any = None,
+        device: str | None = None,
         progress: bool = False,
     ) -> TuneResult:
         """Choose family, correlation and a power map on the variance by their score on held-out rows.
@@ -176,7 +188,7 @@ class ProbabilisticModel:
         if score not in ("crps", "nll"):
             raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
         names, grid = families(distributions), rho_grid(rho)
-        rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, MIN_ROWS)
+        rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, device, MIN_ROWS)
         weight = read_column("sample_weight", sample_weight, len(rows))
         weight = np.ones(len(rows)) if weight is None else weight
         if not np.any(margins_.variance > 0):
@@ -216,14 +228,16 @@ class ProbabilisticModel:
         self._residuals, self._conformal, self._tuned_on = result.residuals, None, _digest(y)
         return result
 
-    def conformalize(self, X_cal: Any, y_cal: Any, *, init_score: Any = None) -> ProbabilisticModel:
+    def conformalize(
+        self, X_cal: Any, y_cal: Any, *, init_score: Any = None, device: str | None = None
+    ) -> ProbabilisticModel:
         """Make intervals and quantiles hold: split-conformal calibration on rows that nothing else has seen.
 
         `predict_interval`, `predict_quantiles` and `predict_dist` then have their coverage on exchangeable rows, for
         any model and any number of rows: at least the level, and above it by at most 1 / (n + 1) a side. Sets
         `distribution` to "conformal"; works after or without `tune`.
         """
-        _, y, margins_ = self._held_out("conformalize", X_cal, y_cal, "y_cal", init_score, 2)
+        _, y, margins_ = self._held_out("conformalize", X_cal, y_cal, "y_cal", init_score, device, 2)
         if _digest(y) == self._tuned_on:
             warnings.warn(
                 "these are the rows that tune saw: coverage is not guaranteed; keep rows for conformalize alone",
@@ -238,12 +252,12 @@ class ProbabilisticModel:
         return self
 
     def _held_out(
-        self, name: str, X: Any, y: Any, y_name: str, init_score: Any, at_least: int
+        self, name: str, X: Any, y: Any, y_name: str, init_score: Any, device: str | None, at_least: int
     ) -> tuple[Rows, NDArray[np.float64], Margins]:
         """Labelled rows that training should not have seen, and what the trees say of them."""
         if y is None:
             raise TypeError(f"{name} needs labels: model.{name}(X, y)")
-        rows, _ = self._read(X, init_score)
+        rows, _ = self._read(X, init_score, device)
         if len(rows) < at_least:
             raise ValueError(f"{name} needs at least {at_least} rows, it got {len(rows)}")
         label = read_column(y_name, y, len(rows))
@@ -257,23 +271,24 @@ class ProbabilisticModel:
                 UserWarning,
                 stacklevel=3,
             )
-        return rows, label, self._margins(X, self.rho, init_score)
+        return rows, label, self._margins(X, self.rho, init_score, device)
 
     def _support(self) -> float:
         """Below this no outcome can lie: the objective's word, not that of a family that someone chose."""
         return 0.0 if self.forest.link == LOG else -np.inf
 
-    def _read(self, X: Any, init_score: Any) -> tuple[Rows, NDArray[np.float64] | None]:
+    def _read(self, X: Any, init_score: Any, device: str | None) -> tuple[Rows, NDArray[np.float64] | None]:
         found = read_dataset(X)
         if found is not None:
             X, init_score = found.X, found.init_score if init_score is None else init_score
-        rows = read_rows(X, self.forest.features)
+        rows = read_rows_for(X, self.forest, self.device if device is None else check_device(device))
         return rows, read_column("init_score", init_score, len(rows))
 
-    def _margins(self, X: Any, rho: float, init_score: Any) -> Margins:
+    def _margins(self, X: Any, rho: float, init_score: Any, device: str | None, dtype: Any = np.float64) -> Margins:
         """The walk: margins, predictions and variances of rows."""
-        rows, score = self._read(X, init_score)
-        margin, variance = margins(self.forest, rows, self._leaf_value, score, self.weights.sd, rho, n_jobs=self.n_jobs)
+        rows, score = self._read(X, init_score, device)
+        values = self._leaf_value, score, self.weights.sd
+        margin, variance = margins(self.forest, rows, *values, rho, n_jobs=self.n_jobs, dtype=dtype)
         assert variance is not None
         return Margins(self.forest, margin, to_response(self.forest, margin), variance)
 

@@ -10,13 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .forest import Forest
-from .parallel import map_chunks, progress_bar, run_chunks
-from .route import choose_route
+from .parallel import map_chunks, progress_bar
+from .route import choose_route, tree_by_tree
 from .rows import Rows
 from .training import TrainingSpec
-
-# Rows per accumulator. Fixed, so that the moments have the same bits for any number of threads.
-_CHUNK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -123,49 +120,36 @@ def leaf_moments(
 
 
 def _gather(forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None, progress: bool) -> LeafMoments:
-    from .kernels.accumulate import accumulators
-
     route = choose_route(forest, data.rows)
     step = route.ordered(spec.step(forest.leaf_value, forest.tree_of_leaf()))
     weight = np.empty(0) if data.weight is None else data.weight
-    unit = data.weight is None and spec.objective is not None and spec.objective.unit_hessian
 
     def chunk(lo: int, hi: int) -> LeafMoments:
-        sums = accumulators(forest.n_leaves, unit)
-        route.gather_moments(lo, hi, data.y, weight, spec, step, data.initial_margin(forest, spec, lo, hi), sums)
-        return from_sums(route.by_leaf(sums), hi - lo)
+        margin = data.initial_margin(forest, spec, lo, hi)
+        return from_sums(route.gather_moments(lo, hi, data.y, weight, spec, step, margin), hi - lo)
 
-    return reduce(LeafMoments.merge, map_chunks(chunk, len(data), _CHUNK, n_jobs, progress))
+    chunks = map_chunks(chunk, len(data), route.moments_task, route.threads(n_jobs), progress)
+    return reduce(LeafMoments.merge, chunks)
 
 
 def _gather_custom(
     forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None, progress: bool
 ) -> LeafMoments:
     """Tree by tree on all rows, because a custom objective may couple them. Neither booster weights what it returns."""
-    from .kernels import accumulate, cpu
-
-    rows = data.rows.converted()
-    root, *splits = forest.routing
+    route = tree_by_tree(forest, data.rows)
     step = spec.step(forest.leaf_value, forest.tree_of_leaf())
     new_iteration = spec.new_iteration()
-    margin = data.initial_margin(forest, spec, 0, len(rows))
-    leaf = np.empty(len(rows), np.int64)
-    sums = accumulate.accumulators(forest.n_leaves, unit_hessian=False)
+    margin = data.initial_margin(forest, spec, 0, len(data))
+    sums = []
 
     g = h = np.empty(0)
     with progress_bar(forest.n_trees, "trees", progress) as advance:
         for t in range(forest.n_trees):
             if new_iteration[t]:
                 g, h = custom_gradients(spec, margin, data.y)
-
-            def chunk(lo: int, hi: int, start: np.int32 = root[t]) -> None:
-                for begin, end, X in rows.blocks(lo, hi):
-                    cpu.route(X, start, *splits, leaf[begin:end])
-
-            run_chunks(chunk, len(rows), _CHUNK, n_jobs)
-            accumulate.add_rows(leaf, g, h, step, margin, sums)
+            sums.append(route.add_tree(t, g, h, step, margin, n_jobs))
             advance(1)
-    return from_sums(sums, len(rows))
+    return from_sums(np.concatenate(sums), len(data))
 
 
 def custom_gradients(

@@ -15,9 +15,6 @@ from .route import choose_route
 from .rows import Rows
 from .training import TrainingSpec
 
-# Rows per task of the thread pool.
-_CHUNK = 1 << 12
-
 
 @dataclass(frozen=True)
 class LeafWeights:
@@ -84,22 +81,26 @@ def margins(
     leaf_sd: NDArray[np.float64] | None = None,
     rho: float = 0.0,
     n_jobs: int | None = None,
-) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
-    """Margin of every row in the precision of `leaf_value`, and its variance (eq. 12) if `leaf_sd` is given."""
+    dtype: Any = np.float64,
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Margin of every row in the precision of `leaf_value`, and its variance (eq. 12) if `leaf_sd` is given.
+
+    `dtype` is the precision of the recursion on a GPU.
+    """
     margin = np.empty(len(rows), leaf_value.dtype)
     margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided out again below
     route = choose_route(forest, rows)
     variance = None
     if leaf_sd is None:
         value = route.ordered(leaf_value)
-        run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, margin), len(rows), _CHUNK, n_jobs)
+        run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, margin), len(rows), route.task, route.threads(n_jobs))
     else:
-        weights, variance = route.paired(leaf_value, leaf_sd), np.zeros(len(rows))
+        weights, variance = route.paired(leaf_value, leaf_sd), np.zeros(len(rows), dtype)
 
         def chunk(lo: int, hi: int) -> None:
             route.add_margin_variance(lo, hi, weights, rho, margin, variance)
 
-        run_chunks(chunk, len(rows), _CHUNK, n_jobs)
+        run_chunks(chunk, len(rows), route.task, route.threads(n_jobs))
     if forest.divisor > 1:
         margin /= forest.divisor
     return margin, variance
@@ -111,7 +112,7 @@ def variances(
     """(k, n) variance of every row's margin under each of k correlations, in one pass."""
     route = choose_route(forest, rows)
     sd, out = route.ordered(leaf_sd), np.zeros((len(rho), len(rows)))
-    run_chunks(lambda lo, hi: route.add_variances(lo, hi, sd, rho, out), len(rows), _CHUNK, n_jobs)
+    run_chunks(lambda lo, hi: route.add_variances(lo, hi, sd, rho, out), len(rows), route.task, route.threads(n_jobs))
     return out
 
 

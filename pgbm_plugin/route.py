@@ -1,6 +1,7 @@
 """Two ways through the trees, with the same bits: walk every row, or replay every tree on blocks of rows.
 
-`choose_route` picks the faster one. The environment variable PGBM_PLUGIN_ROUTE ("walk" or "replay") overrules it.
+`choose_route` picks the faster one. The environment variable PGBM_PLUGIN_ROUTE ("walk" or "replay") overrules it. Rows
+that a GPU reads take a third, in `cuda`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .cuda import Cuda
+from .device import CudaRows
 from .forest import Forest
 from .objectives import SQUARED
+from .parallel import run_chunks
 from .program import Program
 from .rows import Rows
 from .training import TrainingSpec
@@ -29,8 +33,21 @@ _CODE_BYTES = 1 << 18
 Array = NDArray[Any]
 
 
+class Route:
+    """What the ways on the CPU have in common."""
+
+    task = 1 << 12
+    """Rows that a thread predicts at once."""
+    moments_task = 1 << 14
+    """Rows per accumulator. Fixed, so that the moments have the same bits for any number of threads."""
+
+    def threads(self, n_jobs: int | None) -> int | None:
+        """How many tasks may run at once."""
+        return n_jobs
+
+
 @dataclass(frozen=True)
-class Walk:
+class Walk(Route):
     """Row by row from the roots; arrays over leaves are in the forest's order."""
 
     forest: Forest
@@ -71,12 +88,13 @@ class Walk:
             cpu.add_variances(X, *self.forest.routing, sd, rho, variance[:, begin:end])
 
     def gather_moments(
-        self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array, sums: Array
-    ) -> None:
-        """Replay training on rows lo..hi; `margin` holds theirs."""
+        self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array
+    ) -> Array:
+        """Replay training on rows lo..hi, of which `margin` holds those at the start; their accumulators per leaf."""
         from .kernels import cpu
-        from .kernels.accumulate import room
+        from .kernels.accumulate import accumulators, room
 
+        sums = accumulators(self.forest.n_leaves, has_unit_hessian(spec, weight))
         for begin, end, X in self.rows.blocks(lo, hi):
             cpu.gather_moments(
                 X,
@@ -90,10 +108,29 @@ class Walk:
                 margin[begin - lo : end - lo],
                 sums,
             )
+        return sums
+
+    def add_tree(self, t: int, g: Array, h: Array, step: Array, margin: Array, n_jobs: int | None) -> Array:
+        """The same for tree t alone and all rows, whose g and h are given."""
+        from .kernels import accumulate, cpu
+
+        root, *splits = self.forest.routing
+        first, end = self.forest.leaf_start[t], self.forest.leaf_start[t + 1]
+        leaf = np.empty(len(self.rows), np.int64)
+
+        def chunk(lo: int, hi: int) -> None:
+            for begin, stop, X in self.rows.blocks(lo, hi):
+                cpu.route(X, root[t], *splits, leaf[begin:stop])
+
+        run_chunks(chunk, len(leaf), self.moments_task, n_jobs)
+        leaf -= first
+        sums = accumulate.accumulators(end - first, unit_hessian=False)
+        accumulate.add_rows(leaf, g, h, step[first:end], margin, sums)
+        return sums
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Route):
     """Tree by tree on blocks of codes; arrays over leaves are in the order of the program's slots."""
 
     forest: Forest
@@ -132,15 +169,17 @@ class Replay:
             replay.add_variances(*coded, sd, rho, found, variance[:, rows])
 
     def gather_moments(
-        self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array, sums: Array
-    ) -> None:
+        self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array
+    ) -> Array:
         from .kernels import replay
-        from .kernels.accumulate import room
+        from .kernels.accumulate import accumulators, room
 
+        sums = accumulators(self.forest.n_leaves, has_unit_hessian(spec, weight))
         gradient, g_h = gradient_arguments(spec, weight), room(self._block(hi - lo), sums)
         for rows, *coded in self._coded(lo, hi):
             of_rows = margin[rows.start - lo : rows.stop - lo]
             replay.gather_moments(*coded, y[rows], weight[rows], step, *gradient, *g_h, of_rows, sums)
+        return self.by_leaf(sums)
 
     def _coded(self, lo: int, hi: int) -> Iterator[tuple[Any, ...]]:
         """Rows lo..hi as blocks of codes: (rows, codes, where, splits, leaf_start, room for regions)."""
@@ -163,12 +202,24 @@ class Replay:
         return min(rows, max(_MIN_BLOCK, min(_MAX_BLOCK, fitting & ~1)))
 
 
-def choose_route(forest: Forest, rows: Rows) -> Walk | Replay:
-    """The faster way for this many rows."""
+def choose_route(forest: Forest, rows: Rows) -> Walk | Replay | Cuda:
+    """The faster way for this many rows; on the GPU for those that it reads."""
+    if isinstance(rows, CudaRows):
+        return Cuda(forest, rows)
     wish = os.environ.get("PGBM_PLUGIN_ROUTE", "")
     if wish == "walk" or (len(rows) < _FEW_ROWS and wish != "replay") or forest.program is None:
         return Walk(forest, rows)
     return Replay(forest, rows, forest.program)
+
+
+def tree_by_tree(forest: Forest, rows: Rows) -> Walk | Cuda:
+    """The way for one tree at a time."""
+    rows = rows.converted()
+    return Cuda(forest, rows) if isinstance(rows, CudaRows) else Walk(forest, rows)
+
+
+def has_unit_hessian(spec: TrainingSpec, weight: Array) -> bool:
+    return spec.objective is not None and spec.objective.unit_hessian and len(weight) == 0
 
 
 def gradient_arguments(spec: TrainingSpec, weight: Array) -> tuple[Any, ...]:

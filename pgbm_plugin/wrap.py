@@ -15,6 +15,7 @@ from .adapters import TrainingData, held_data, read_dataset, read_model
 from .autograd import TorchObjective, remembered
 from .certificate import Certificate, certify, contains_training_rows, leaf_errors
 from .columns import read_column
+from .device import check_device, read_rows_for
 from .errors import UnsupportedModelError
 from .forest import Forest
 from .model import ProbabilisticModel
@@ -23,7 +24,6 @@ from .objectives import IDENTITY, LOG, Gradients, custom
 from .propagate import leaf_weights
 from .rates import solve_rates
 from .recording import recorded
-from .rows import read_rows
 from .training import TrainingSpec
 
 
@@ -54,14 +54,14 @@ def wrap(
     objective : the custom objective of training, if it had one: ``(margin, y) -> (g, h)``, or a `torch_objective`
         (which is found if it still lives).
     mean : "booster" leaves point predictions as they are, to the bit; "pgbm" uses the paper's expected leaf weights.
-    device : "auto" or "cpu".
+    device : "cpu", "cuda", "cuda:1"..., or "auto": the GPU for tables that lie on one (torch, CuPy, cuDF) and for very
+        large ones where there is one, else the CPU. Predictions use the same unless told otherwise.
     n_jobs : threads; None for all cores.
     progress : show a progress bar.
     """
     if mean not in ("booster", "pgbm"):
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
-    if device not in ("auto", "cpu"):
-        raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has kernels for the CPU only")
+    check_device(device)
     forest, spec = read_model(booster)
     told = recorded(booster, forest, spec) if X is None and y is None else None
     if told is not None:
@@ -72,9 +72,9 @@ def wrap(
             )
         spec, moments, weighted = told
         spec, certificate = _judged(forest, spec, moments, weighted)
-        return _model(forest, spec, moments, certificate, mean, n_jobs)
+        return _model(forest, spec, moments, certificate, mean, device, n_jobs)
     found = _training_data(booster, X, y, sample_weight, init_score)
-    rows = read_rows(found.X, forest.features)
+    rows = read_rows_for(found.X, forest, device)
     label = _labels(found.y, len(rows))
     weight = _weights(found.sample_weight, len(rows), objective, explicit=sample_weight is not None)
     data = LabelledRows(rows, label, weight, read_column("init_score", found.init_score, len(rows)))
@@ -89,7 +89,7 @@ def wrap(
     if spec.objective is not None and spec.objective.diagonal is not None:
         steps = replace(spec.objective, gradients=spec.objective.diagonal)
         moments = leaf_moments(forest, replace(spec, objective=steps), data, n_jobs=n_jobs, progress=progress)
-    return _model(forest, spec, moments, certificate, mean, n_jobs)
+    return _model(forest, spec, moments, certificate, mean, device, n_jobs)
 
 
 def _model(
@@ -98,12 +98,13 @@ def _model(
     moments: LeafMoments,
     certificate: Certificate,
     mean: Literal["booster", "pgbm"],
+    device: str,
     n_jobs: int | None,
 ) -> ProbabilisticModel:
     if certificate.status != "certified":
         warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=3)
     weights = leaf_weights(forest, spec, moments)
-    return ProbabilisticModel(forest, spec, moments, weights, certificate, mean=mean, n_jobs=n_jobs)
+    return ProbabilisticModel(forest, spec, moments, weights, certificate, mean=mean, device=device, n_jobs=n_jobs)
 
 
 def _certified(

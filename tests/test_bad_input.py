@@ -75,7 +75,7 @@ def test_tables_and_labels(bad, error, match, booster, numeric):
         ({"init_score": np.ones(401)}, "init_score has 401 values, X has 400 rows"),
         ({"init_score": np.full(400, np.inf)}, "init_score has 400 .*infinite"),
         ({"mean": "median"}, "mean must be 'booster' or 'pgbm', not 'median'"),
-        ({"device": "tpu"}, "device must be 'auto' or 'cpu', not 'tpu'"),
+        ({"device": "tpu"}, "device must be 'auto', 'cpu', 'cuda' or 'cuda:1', not 'tpu'"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),
     ],
 )
@@ -91,7 +91,7 @@ def test_other_arguments(given, match, booster, numeric):
         (lambda m, X: m.predict_dist(X[:0]), "X has no rows"),
         (lambda m, X: m.predict(X, init_score=[1.0]), "init_score has 1 values, X has 400 rows"),
         (lambda m, X: m.predict_dist(X, distribution="cauchy"), "'cauchy'; known: .*normal"),
-        (lambda m, X: m.predict_dist(X, device="cuda"), "device .*'cuda'"),
+        (lambda m, X: m.predict_dist(X, device="gpu"), "device must be .*'gpu'"),
         (lambda m, X: m.predict_dist(X, rho=1.5), r"rho must lie in \[-1, 1\], not 1.5"),
         (lambda m, X: setattr(m, "rho", np.nan), "rho must lie in"),
         (lambda m, X: setattr(m, "distribution", "x"), "unknown distribution 'x'"),

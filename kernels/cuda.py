@@ -1,0 +1,230 @@
+"""CUDA kernels: a thread a row through the trees, and sums per leaf without atomics.
+
+The scalar maths is that of the CPU's kernels, compiled once more. Arguments are as in `cpu`. Every row is walked by one
+thread in tree order, so that margins have the bits of the CPU; sums of a leaf are taken in an order that depends on
+the rows alone, so that they do not change from run to run or from one device to another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from numba import config, cuda, float32, float64, int32
+
+from . import scalar
+from .accumulate import COUNT, GG, GH, HH, SHIFT_G, SHIFT_H, G, H
+
+SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+
+# Threads of a block; the simulator starts a real one for each.
+THREADS = 32 if SIMULATED else 256
+
+# A block takes the moments of so many rows, a tile of one row a thread at a time.
+BLOCK_ROWS = 4 * THREADS if SIMULATED else 16 * THREADS
+
+# Accumulators that a block has for each leaf: each is filled by one thread from its part of every tile.
+SEGMENTS = 8
+_SEGMENT_ROWS = THREADS // SEGMENTS
+
+# Correlations whose recursions one thread follows at once: as many as fit into registers.
+CORRELATIONS = 4
+
+
+def _on_device(function: Any, **called: Callable[..., Any]) -> Callable[..., Any]:
+    """A scalar function of the CPU's kernels for the device; `called` are those that it calls, likewise."""
+    source = function.py_func
+    bound = FunctionType(source.__code__, {**source.__globals__, **called}, source.__name__)
+    compiled: Callable[..., Any] = cuda.jit(device=True, inline="always")(bound)
+    return compiled
+
+
+_goes_left = _on_device(scalar.goes_left)
+_leaf_of = _on_device(scalar.leaf_of, goes_left=_goes_left)
+_add_tree = _on_device(scalar.add_tree)
+_gradient_hessian = _on_device(scalar.gradient_hessian)
+_rounded_gradient = _on_device(scalar.rounded_gradient, gradient_hessian=_gradient_hessian)
+
+
+@cuda.jit
+def read(X: Any, missing: Any, out: Any) -> None:
+    """A matrix in the precision that the booster compares in, with its own missing value as NaN."""
+    row, stride = cuda.grid(1), cuda.gridsize(1)
+    while row < X.shape[0]:
+        j = 0
+        while j < X.shape[1]:
+            out[row, j] = X[row, j]  # rounded, and only then compared
+            if out[row, j] == missing:
+                out[row, j] = math.nan
+            j += 1
+        row += stride
+
+
+@cuda.jit
+def add_margin(X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, value: Any, margin: Any) -> None:
+    """`cpu.add_margin`."""
+    i, stride = cuda.grid(1), cuda.gridsize(1)
+    while i < X.shape[0]:
+        m, t = margin[i], 0
+        while t < root.shape[0]:
+            m += value[_leaf_of(X, i, root[t], nodes, category_start, category_bits)]
+            t += 1
+        margin[i] = m
+        i += stride
+
+
+@cuda.jit
+def add_margin_variance(
+    X: Any,
+    root: Any,
+    nodes: Any,
+    category_start: Any,
+    category_bits: Any,
+    value: Any,
+    sd: Any,
+    rho: Any,
+    margin: Any,
+    variance: Any,
+) -> None:
+    """`cpu.add_margin_variance`, in the precision of ``sd``, ``rho`` and ``variance``."""
+    i, stride = cuda.grid(1), cuda.gridsize(1)
+    while i < X.shape[0]:
+        m, v, t = margin[i], variance[i], 0
+        while t < root.shape[0]:
+            leaf = _leaf_of(X, i, root[t], nodes, category_start, category_bits)
+            m += value[leaf]
+            v = _add_tree(v, sd[leaf], rho)
+            t += 1
+        margin[i], variance[i] = m, v
+        i += stride
+
+
+@cuda.jit
+def add_variances(
+    X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, sd: Any, rho: Any, variance: Any
+) -> None:
+    """`cpu.add_variances` for a multiple of CORRELATIONS; a line of blocks takes that many of them."""
+    i, stride, k = cuda.grid(1), cuda.gridsize(1), cuda.blockIdx.y * CORRELATIONS
+    r0, r1, r2, r3 = rho[k], rho[k + 1], rho[k + 2], rho[k + 3]
+    while i < X.shape[0]:
+        v0, v1, v2, v3 = variance[k, i], variance[k + 1, i], variance[k + 2, i], variance[k + 3, i]
+        t = 0
+        while t < root.shape[0]:
+            s = sd[_leaf_of(X, i, root[t], nodes, category_start, category_bits)]
+            v0, v1, v2, v3 = _add_tree(v0, s, r0), _add_tree(v1, s, r1), _add_tree(v2, s, r2), _add_tree(v3, s, r3)
+            t += 1
+        variance[k, i], variance[k + 1, i], variance[k + 2, i], variance[k + 3, i] = v0, v1, v2, v3
+        i += stride
+
+
+@cuda.jit
+def gradients(
+    y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, rounds_first: Any, g: Any, h: Any
+) -> None:
+    """`accumulate.gradients` of all rows, into float32."""
+    i, stride = cuda.grid(1), cuda.gridsize(1)
+    while i < margin.shape[0]:
+        w = weight[i] if weight.shape[0] else 1.0
+        g[i], h[i] = _rounded_gradient(objective, parameter, rounds_first, float64(margin[i]), y[i], w)
+        i += stride
+
+
+@cuda.jit
+def add_rows(
+    X: Any,
+    root: Any,
+    nodes: Any,
+    category_start: Any,
+    category_bits: Any,
+    first: Any,
+    step: Any,
+    g: Any,
+    h: Any,
+    margin: Any,
+    sums: Any,
+) -> None:
+    """Route rows through one tree, add them to accumulators of their leaves, and its steps to their margins.
+
+    ``sums`` is (blocks, leaves of the tree, SEGMENTS, COLUMNS), whatever it holds; ``first`` is the tree's first leaf.
+    A tile of rows lies in shared memory, and each accumulator has one thread that adds its rows in their order.
+    """
+    tile_leaf = cuda.shared.array(THREADS, int32)
+    tile_g = cuda.shared.array(THREADS, float32)
+    tile_h = cuda.shared.array(THREADS, float32)
+    thread, of_block = cuda.threadIdx.x, sums[cuda.blockIdx.x]
+    owned = of_block.shape[0] * SEGMENTS
+    a = thread
+    while a < owned:
+        of_block[a // SEGMENTS, a % SEGMENTS, COUNT] = 0.0
+        a += THREADS
+    base = cuda.blockIdx.x * BLOCK_ROWS
+    end = min(base + BLOCK_ROWS, X.shape[0])
+    while base < end:
+        i = base + thread
+        tile_leaf[thread] = -1
+        if i < end:
+            leaf = _leaf_of(X, i, root, nodes, category_start, category_bits)
+            tile_leaf[thread], tile_g[thread], tile_h[thread] = leaf - first, g[i], h[i]
+            margin[i] += step[leaf]
+        cuda.syncthreads()
+        a = thread
+        while a < owned:
+            j = a // SEGMENTS
+            s = of_block[j, a % SEGMENTS]
+            r, stop = (a % SEGMENTS) * _SEGMENT_ROWS, (a % SEGMENTS + 1) * _SEGMENT_ROWS
+            while r < stop:
+                if tile_leaf[r] == j:
+                    _add_row(s, float64(tile_g[r]), float64(tile_h[r]))
+                r += 1
+            a += THREADS
+        cuda.syncthreads()
+        base += THREADS
+
+
+@cuda.jit(device=True, inline="always")
+def _add_row(s: Any, g: Any, h: Any) -> None:
+    """Add a row to an accumulator, of which only the count is known to be set."""
+    if s[COUNT] == 0.0:
+        s[COUNT], s[SHIFT_G], s[SHIFT_H] = 1.0, g, h
+        s[G], s[H], s[GG], s[HH], s[GH] = 0.0, 0.0, 0.0, 0.0, 0.0
+        return
+    dg, dh = g - s[SHIFT_G], h - s[SHIFT_H]
+    s[COUNT] += 1.0
+    s[G] += dg
+    s[H] += dh
+    s[GG] += dg * dg
+    s[HH] += dh * dh
+    s[GH] += dg * dh
+
+
+@cuda.jit
+def merge(sums: Any, out: Any) -> None:
+    """One accumulator per leaf from those of all blocks and segments, in their order (see `LeafMoments.merge`).
+
+    ``out`` is (leaves of the tree, COLUMNS): shifted by the means, so that the sums of differences are 0.
+    """
+    leaf, stride = cuda.grid(1), cuda.gridsize(1)
+    while leaf < out.shape[0]:
+        n = g = h = gg = hh = gh = 0.0
+        a = 0
+        while a < sums.shape[0] * SEGMENTS:
+            s = sums[a // SEGMENTS, leaf, a % SEGMENTS]
+            more = s[COUNT]
+            if more > 0.0:
+                to_g, to_h = s[G] / more, s[H] / more
+                dg, dh = s[SHIFT_G] + to_g - g, s[SHIFT_H] + to_h - h
+                n += more
+                share = more / n
+                between = (n - more) * share
+                g += dg * share
+                h += dh * share
+                gg += s[GG] - s[G] * to_g + dg * dg * between
+                hh += s[HH] - s[H] * to_h + dh * dh * between
+                gh += s[GH] - s[G] * to_h + dg * dh * between
+            a += 1
+        o = out[leaf]
+        o[COUNT], o[SHIFT_G], o[G], o[GG] = n, g, 0.0, max(gg, 0.0)
+        o[SHIFT_H], o[H], o[HH], o[GH] = h, 0.0, max(hh, 0.0), gh
+        leaf += stride
