@@ -147,17 +147,16 @@ def add_rows(
 ) -> None:
     """Route rows through one tree, add them to accumulators of their leaves, and its steps to their margins.
 
-    ``sums`` is (blocks, leaves of the tree, SEGMENTS, COLUMNS), whatever it holds; ``first`` is the tree's first leaf.
+    ``sums`` is (blocks, leaves of the tree * SEGMENTS, COLUMNS), whatever it holds; ``first`` is the tree's first leaf.
     A tile of rows lies in shared memory, and each accumulator has one thread that adds its rows in their order.
     """
     tile_leaf = cuda.shared.array(THREADS, int32)
     tile_g = cuda.shared.array(THREADS, float32)
     tile_h = cuda.shared.array(THREADS, float32)
     thread, of_block = cuda.threadIdx.x, sums[cuda.blockIdx.x]
-    owned = of_block.shape[0] * SEGMENTS
     a = thread
-    while a < owned:
-        of_block[a // SEGMENTS, a % SEGMENTS, COUNT] = 0.0
+    while a < of_block.shape[0]:
+        of_block[a, COUNT] = 0.0
         a += THREADS
     base = cuda.blockIdx.x * BLOCK_ROWS
     end = min(base + BLOCK_ROWS, X.shape[0])
@@ -170,13 +169,12 @@ def add_rows(
             margin[i] += step[leaf]
         cuda.syncthreads()
         a = thread
-        while a < owned:
-            j = a // SEGMENTS
-            s = of_block[j, a % SEGMENTS]
-            r, stop = (a % SEGMENTS) * _SEGMENT_ROWS, (a % SEGMENTS + 1) * _SEGMENT_ROWS
+        while a < of_block.shape[0]:
+            leaf, r = a // SEGMENTS, a % SEGMENTS * _SEGMENT_ROWS
+            stop = r + _SEGMENT_ROWS
             while r < stop:
-                if tile_leaf[r] == j:
-                    _add_row(s, float64(tile_g[r]), float64(tile_h[r]))
+                if tile_leaf[r] == leaf:
+                    _add_row(of_block[a], float64(tile_g[r]), float64(tile_h[r]))
                 r += 1
             a += THREADS
         cuda.syncthreads()
@@ -210,7 +208,7 @@ def merge(sums: Any, out: Any) -> None:
         n = g = h = gg = hh = gh = 0.0
         a = 0
         while a < sums.shape[0] * SEGMENTS:
-            s = sums[a // SEGMENTS, leaf, a % SEGMENTS]
+            s = sums[a // SEGMENTS, leaf * SEGMENTS + a % SEGMENTS]
             more = s[COUNT]
             if more > 0.0:
                 to_g, to_h = s[G] / more, s[H] / more

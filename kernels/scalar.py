@@ -25,7 +25,7 @@ def goes_left(x: Any, node: Any, category_start: Any, category_bits: Any) -> Any
         begin = category_start[node.category_set]
         words = category_start[node.category_set + 1] - begin
         # compared as floats, so that no value overflows the cast to an integer
-        if not (node.threshold < x < 32.0 * words):
+        if words == 0 or not (node.threshold < x < 32.0 * words):  # -0.5 is below 0 and, to LightGBM, category 0
             return False
         category = np.int64(x)
         return ((category_bits[begin + (category >> 5)] >> np.uint32(category & 31)) & np.uint32(1)) != 0

@@ -138,8 +138,8 @@ class Cuda:
         from .kernels import cuda
 
         root, first, leaves = self.forest.root[t], self.forest.leaf_start[t], lane.shape[0]
-        blocks = -(-X.shape[0] // cuda.BLOCK_ROWS)
-        sums = room[: blocks * leaves].reshape(blocks, leaves, *room.shape[1:])
+        blocks, owned = -(-X.shape[0] // cuda.BLOCK_ROWS), leaves * cuda.SEGMENTS
+        sums = room[: blocks * owned].reshape(blocks, owned, room.shape[1])
         given = X, root, *self._trees()[1:], first, step, g, h, margin
         cuda.add_rows[blocks, cuda.THREADS, self.rows.stream](*given, sums)
         cuda.merge[self._launch(leaves)](sums, lane)
@@ -155,7 +155,7 @@ class Cuda:
         from .kernels.cuda import BLOCK_ROWS, SEGMENTS
 
         blocks = -(-rows // BLOCK_ROWS)
-        return self._empty((blocks * self._most_leaves(), SEGMENTS, COLUMNS), np.float64)
+        return self._empty((blocks * self._most_leaves() * SEGMENTS, COLUMNS), np.float64)
 
     def _room_bytes(self) -> int:
         """Of the accumulators of one block."""

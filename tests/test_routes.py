@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import lightgbm as lgb
 import numpy as np
@@ -14,7 +14,7 @@ import scipy.sparse
 import xgboost as xgb
 
 from pgbm_plugin import wrap
-from pgbm_plugin.propagate import variances
+from pgbm_plugin.propagate import margins, variances
 from pgbm_plugin.rows import read_rows
 
 # around the least that is replayed, and around blocks and chunks; odd ones, because sums are taken in two lanes
@@ -146,3 +146,22 @@ print(wrap(lgb.train({"verbose": -1}, lgb.Dataset(X, X[:, 0]), 3), X, X[:, 0]).p
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == "True"
+
+
+def test_empty_category_sets(monkeypatch):
+    """A set without a single word, as a damaged or foreign file may have: nobody is in it, and nothing is read."""
+    X, y = rows(400)
+    model = wrap(lightgbm(X, y), X, y)
+    full = model.forest
+    empty = replace(full, category_start=np.zeros_like(full.category_start), category_bits=full.category_bits[:0])
+    X[:, 4] = np.tile([-0.5, -1.0, 0.0, 1.0, np.nan], 80)
+    routed = {}
+    for route in ("walk", "replay"):
+        monkeypatch.setenv("PGBM_PLUGIN_ROUTE", route)
+        routed[route], _ = margins(empty, read_rows(X, empty.features), empty.leaf_value)
+    assert np.array_equal(routed["walk"], routed["replay"])
+    known = X[:, 4] == X[:, 4]
+    nobody = X.copy()
+    nobody[known, 4] = 1e6
+    want, _ = margins(full, read_rows(nobody, full.features), full.leaf_value)
+    assert np.array_equal(routed["walk"][known], want[known])
