@@ -153,7 +153,8 @@ def test_empty_category_sets(monkeypatch):
     X, y = rows(400)
     model = wrap(lightgbm(X, y), X, y)
     full = model.forest
-    empty = replace(full, category_start=np.zeros_like(full.category_start), category_bits=full.category_bits[:0])
+    beyond = np.full(64, 0xFFFFFFFF, np.uint32)  # what a read past the end would take for every category
+    empty = replace(full, category_start=np.zeros_like(full.category_start), category_bits=beyond[:0])
     X[:, 4] = np.tile([-0.5, -1.0, 0.0, 1.0, np.nan], 80)
     routed = {}
     for route in ("walk", "replay"):
