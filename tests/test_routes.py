@@ -14,6 +14,7 @@ import scipy.sparse
 import xgboost as xgb
 
 from pgbm_plugin import wrap
+from pgbm_plugin.forest import CATEGORICAL
 from pgbm_plugin.propagate import margins, variances
 from pgbm_plugin.rows import read_rows
 
@@ -150,12 +151,12 @@ print(wrap(lgb.train({"verbose": -1}, lgb.Dataset(X, X[:, 0]), 3), X, X[:, 0]).p
 
 def test_empty_category_sets(monkeypatch):
     """A set without a single word, as a damaged or foreign file may have: nobody is in it, and nothing is read."""
-    X, y = rows(400)
-    model = wrap(lightgbm(X, y), X, y)
-    full = model.forest
+    X, y = rows(5000)
+    full = wrap(lightgbm(X, y), X, y).forest
+    assert np.any(full.nodes["flags"] & CATEGORICAL)
     beyond = np.full(64, 0xFFFFFFFF, np.uint32)  # what a read past the end would take for every category
     empty = replace(full, category_start=np.zeros_like(full.category_start), category_bits=beyond[:0])
-    X[:, 4] = np.tile([-0.5, -1.0, 0.0, 1.0, np.nan], 80)
+    X[:, 4] = np.tile([-0.5, -1.0, 0.0, 1.0, np.nan], 1000)
     routed = {}
     for route in ("walk", "replay"):
         monkeypatch.setenv("PGBM_PLUGIN_ROUTE", route)
