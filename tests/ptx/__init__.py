@@ -1,0 +1,1 @@
+"""Compiled CUDA kernels without a GPU: to PTX and machine code (`compiling`)."""
