@@ -1,6 +1,5 @@
 """Compiled CUDA kernels without a GPU: to PTX and machine code (`compiling`), and run on the CPU (`execute`).
 
-`read_module` (`reading`) makes dataclasses of the text, `translate` makes C of them. What each opcode means stands in
-`integers`, `floats`, `conversions`, `memory`, `control` and `arithmetic.h`; threads and their meetings in `machine.h` and
-`launch.h`.
+`reading` makes dataclasses of the text, `translate` makes C of them. What each opcode means stands in `integers`,
+`floats`, `conversions`, `memory`, `control` and `arithmetic.h`; threads and their meetings in `machine.h`, `launch.h`.
 """

@@ -49,12 +49,12 @@ def _call(scope: Scope, match: re.Match[str], instruction: Instruction) -> str:
     function = scope.functions.get(name)
     if function is None:
         raise Untranslatable(f"a call of {name}, which is not in this file")
-    given = [part.strip() for text in (results, params) for part in text[1:-1].split(",") if part.strip()]
-    wanted = (*function.results, *function.params)
-    sizes = [scope.param(operand).size for operand in given]
-    if sizes != [variable.size for variable in wanted] or results.count(",") + 1 < len(function.results):
+    given = [[part.strip() for part in text[1:-1].split(",") if part.strip()] for text in (results, params)]
+    wanted = [[variable.size for variable in part] for part in (function.results, function.params)]
+    if [[scope.param(operand).size for operand in part] for part in given] != wanted:
         raise Untranslatable(f"a call of {name} with other parameters than its own")
-    return f"{c_name('F_', name)}({', '.join(['t', *(c_name('P_', operand) for operand in given)])});"
+    operands = [c_name("P_", operand) for part in given for operand in part]
+    return f"{c_name('F_', name)}({', '.join(['t', *operands])});"
 
 
 def _barrier(scope: Scope, instruction: Instruction, operands: tuple[str, ...], aligned: bool, value: str) -> str:
