@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,13 +16,14 @@ from .adapters import read_dataset
 from .calibration import Calibration
 from .certificate import Certificate
 from .columns import check_levels, read_column
-from .conformal import ConformalScores, conformal_scores, variance_floor
+from .conformal import conformal_scores, variance_floor
 from .forest import Forest
 from .moments import LeafMoments
 from .objectives import LOG
-from .propagate import LeafWeights, are_wrapped_rows, margins, paper_leaf_values, variances
+from .propagate import LeafWeights, are_wrapped_rows, margins, paper_leaf_values
 from .response import Margins, to_response
 from .rows import Rows, read_rows
+from .settings import Settings, check_rho, digest
 from .training import TrainingSpec
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 
 class ProbabilisticModel:
-    """Predicts a distribution per row, around the booster's own prediction. Made by `wrap`.
+    """Predicts a distribution per row, around the booster's own prediction. Made by `wrap` or `load`.
+
+    Pickles, and copies of any depth, predict the same bits. A pickle leaves a custom objective's function behind.
 
     Attributes
     ----------
@@ -44,6 +47,7 @@ class ProbabilisticModel:
     default_rho : its value unless set, log10(rows) / 100.
     distribution : name of the family that `predict_dist` returns unless told otherwise.
     calibration : power map on the variance, set by `tune`.
+    mean : "booster" or "pgbm", which leaf values predictions are made of.
     """
 
     def __init__(
@@ -56,49 +60,42 @@ class ProbabilisticModel:
         *,
         mean: Literal["booster", "pgbm"] = "booster",
         n_jobs: int | None = None,
+        settings: Settings | None = None,
     ):
         self.forest = forest
         self.spec = spec
         self.moments = moments
         self.weights = weights
         self.certificate = certificate
+        self.mean = mean
         self.n_jobs = n_jobs
-        self.rho = self.default_rho = math.log10(moments.rows) / 100.0
-        self.distribution = "normal"
-        self.calibration = Calibration()
-        self._residuals: NDArray[np.float64] | None = None  # the shape of "empirical"
-        self._conformal: ConformalScores | None = None
-        self._tuned_on: bytes | None = None  # a digest of the labels
+        self.default_rho = math.log10(moments.rows) / 100.0
+        self._settings = Settings(self.default_rho) if settings is None else settings
         self._leaf_value = forest.leaf_value if mean == "booster" else paper_leaf_values(forest, spec, weights)
 
     @property
     def rho(self) -> float:
-        return self._rho
+        return self._settings.rho
 
     @rho.setter
     def rho(self, value: float) -> None:
-        self._rho = _check_rho(value)
+        self._settings = replace(self._settings, rho=value)
 
     @property
     def distribution(self) -> str:
-        return self._distribution
+        return self._settings.distribution
 
     @distribution.setter
     def distribution(self, name: str) -> None:
-        from .distributions import family
-
-        self._family = family(name)
-        self._distribution = name
+        self._settings = replace(self._settings, distribution=name)
 
     @property
     def calibration(self) -> Calibration:
-        return self._calibration
+        return self._settings.calibration
 
     @calibration.setter
     def calibration(self, value: Calibration) -> None:
-        if not isinstance(value, Calibration):
-            raise TypeError(f"calibration must be a Calibration(b, c), not {value!r}")
-        self._calibration = value
+        self._settings = replace(self._settings, calibration=value)
 
     def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
         """What the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std).
@@ -128,7 +125,7 @@ class ProbabilisticModel:
         """
         if device not in (None, "auto", "cpu"):
             raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has CPU kernels only")
-        rho = self.rho if rho is None else _check_rho(rho)
+        rho = self.rho if rho is None else check_rho(rho)
         family = self._checked_family(distribution, rho)
         return self._around(self._margins(X, rho, init_score), *family)
 
@@ -171,37 +168,21 @@ class ProbabilisticModel:
         rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.
         calibrate : fit the map sigma^2 -> c sigma^(2 b) as well.
         """
-        from .tune import MIN_ROWS, SEARCH_ROWS, Validation, families, rho_grid, tune
+        from .tune import MIN_ROWS, families, rho_grid, tune, validation_rows
 
         if score not in ("crps", "nll"):
             raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
         names, grid = families(distributions), rho_grid(rho)
         rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, MIN_ROWS)
         weight = read_column("sample_weight", sample_weight, len(rows))
-        weight = np.ones(len(rows)) if weight is None else weight
         if not np.any(margins_.variance > 0):
             raise ValueError(
                 "there is no variance to tune: every leaf that these rows reach held one row; train with more rows a "
                 "leaf, or wrap held-out rows"
             )
-
-        def validation(index: NDArray[np.int64]) -> Validation:
-            part = rows if len(index) == len(rows) else rows.sample(index)
-            w = weight[index]
-            return Validation(
-                margins_.take(index),
-                y[index],
-                w / w.sum(),
-                score,
-                self._variance_floor(),
-                lambda rho: variances(self.forest, part, self.weights.sd, rho, self.n_jobs),
-            )
-
-        used = np.flatnonzero(weight)
-        everything = validation(used)
-        sample = everything
-        if len(used) > SEARCH_ROWS:
-            sample = validation(np.sort(np.random.default_rng(0).choice(used, SEARCH_ROWS, replace=False)))
+        everything, sample = validation_rows(
+            rows, y, weight, margins_, score, self._variance_floor(), self.weights.sd, self.n_jobs
+        )
         result = tune(
             everything,
             sample,
@@ -211,9 +192,8 @@ class ProbabilisticModel:
             calibrate=calibrate,
             progress=progress,
         )
-        self.rho, self.calibration = result.best.rho, result.best.calibration
-        self.distribution = result.best.distribution
-        self._residuals, self._conformal, self._tuned_on = result.residuals, None, _digest(y)
+        best = result.best
+        self._settings = Settings(best.rho, best.distribution, best.calibration, result.residuals, None, digest(y))
         return result
 
     def conformalize(self, X_cal: Any, y_cal: Any, *, init_score: Any = None) -> ProbabilisticModel:
@@ -224,18 +204,27 @@ class ProbabilisticModel:
         `distribution` to "conformal"; works after or without `tune`.
         """
         _, y, margins_ = self._held_out("conformalize", X_cal, y_cal, "y_cal", init_score, 2)
-        if _digest(y) == self._tuned_on:
+        if digest(y) == self._settings.tuned_on:
             warnings.warn(
                 "these are the rows that tune saw: coverage is not guaranteed; keep rows for conformalize alone",
                 UserWarning,
                 stacklevel=2,
             )
-        self._conformal = conformal_scores(
+        scores = conformal_scores(
             self._floored(margins_), y, self._support(), self.rho, self.calibration, self.distribution
         )
-        self._residuals = self._conformal.residuals
-        self.distribution = "conformal"
+        self._settings = replace(self._settings, distribution="conformal", residuals=scores.residuals, conformal=scores)
         return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, for `pgbm_plugin.load`, which needs neither booster nor pickle.
+
+        The file is complete or not there: a crash leaves the old one. All that predicting needs is in it. Not in it
+        are a custom objective's function and the code of a family that was registered by its user, only their names.
+        """
+        from .io import save
+
+        save(self, path)
 
     def _held_out(
         self, name: str, X: Any, y: Any, y_name: str, init_score: Any, at_least: int
@@ -279,25 +268,7 @@ class ProbabilisticModel:
 
     def _checked_family(self, name: str | None, rho: float) -> tuple[type[Distribution], dict[str, Any]]:
         """A family and what to make it with; refuses, before any work, what cannot be made."""
-        cls, options = self._family
-        if name is not None:
-            from .distributions import family
-
-            cls, options = family(name)
-        if not cls.needs_residuals:
-            return cls, options
-        from .distributions import Conformal
-
-        if issubclass(cls, Conformal):
-            scores = self._conformal
-            if scores is None:
-                raise ValueError("there are no conformal scores: call model.conformalize first")
-            if (scores.rho, scores.calibration) != (rho, self.calibration):
-                raise ValueError("rho or calibration changed after conformalize: call it again")
-            return cls, {"residuals": scores.residuals, "lower": scores.lower}
-        if self._residuals is None:
-            raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
-        return cls, {"residuals": self._residuals, "lower": self._support()}
+        return self._settings.checked_family(name, rho, self._support())
 
     def _around(self, margins_: Margins, family: type[Distribution], options: dict[str, Any]) -> Distribution:
         """A family's distributions around the predictions."""
@@ -319,22 +290,5 @@ class ProbabilisticModel:
             f"  rows seen:    {self.moments.rows}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"
-            f"  distribution: {self.distribution}{self._calibration_words()}"
+            f"  distribution: {self._settings}"
         )
-
-    def _calibration_words(self) -> str:
-        if self.distribution == "conformal" and self._conformal is not None:
-            rows, around = len(self._conformal.residuals), self._conformal.family
-            return f" on {rows} rows around {around}, variance -> {self.calibration}"
-        return ", untuned" if self._tuned_on is None else f", variance -> {self.calibration}"
-
-
-def _digest(y: NDArray[np.float64]) -> bytes:
-    return hashlib.sha256(y.tobytes()).digest()
-
-
-def _check_rho(value: float) -> float:
-    value = float(value)
-    if not -1.0 <= value <= 1.0:
-        raise ValueError(f"rho must lie in [-1, 1], not {value}")
-    return value

@@ -15,6 +15,7 @@ from .adapters import TrainingData, held_data, read_dataset, read_model
 from .autograd import TorchObjective, remembered
 from .certificate import Certificate, certify, contains_training_rows, leaf_errors
 from .columns import read_column
+from .embed import embedded
 from .errors import UnsupportedModelError
 from .forest import Forest
 from .model import ProbabilisticModel
@@ -47,7 +48,7 @@ def wrap(
     booster : lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, or the path of a saved model of either.
     X : the training rows (or held-out rows; `certificate` tells which): NumPy, pandas, polars, PyArrow, SciPy sparse;
         or an lgb.Dataset / xgb.DMatrix, which bring their own y. May be omitted if the booster was trained with
-        `record`, or still holds its data.
+        `record`, holds what `embed` stored in it, or still holds its data.
     y : (n,) labels.
     sample_weight : (n,) weights of training, if it had any.
     init_score : (n,) LightGBM's init_score or XGBoost's base_margin, if training had one.
@@ -63,13 +64,19 @@ def wrap(
     if device not in ("auto", "cpu"):
         raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has kernels for the CPU only")
     forest, spec = read_model(booster)
-    told = recorded(booster, forest, spec) if X is None and y is None else None
+    kept = embedded(booster, forest) if X is None and y is None else None
+    told = recorded(booster, forest, spec) if X is None and y is None and kept is None else None
+    if (kept or told) and not (sample_weight is init_score is objective is None):
+        raise TypeError(
+            "the booster brings its recorded moments, which hold weights, init scores and objective of training: "
+            "leave these arguments out, or give the rows as well, wrap(booster, X, y)"
+        )
+    if kept is not None:
+        if mean != kept.mean:
+            raise ValueError(f"the embedded model has mean={kept.mean!r}: call wrap(booster, mean={kept.mean!r})")
+        kept.n_jobs = n_jobs
+        return _warned(kept)
     if told is not None:
-        if not (sample_weight is init_score is objective is None):
-            raise TypeError(
-                "the booster brings its recorded moments, which hold weights, init scores and objective of training: "
-                "leave these arguments out, or give the rows as well, wrap(booster, X, y)"
-            )
         spec, moments, weighted = told
         spec, certificate = _judged(forest, spec, moments, weighted)
         return _model(forest, spec, moments, certificate, mean, n_jobs)
@@ -100,10 +107,14 @@ def _model(
     mean: Literal["booster", "pgbm"],
     n_jobs: int | None,
 ) -> ProbabilisticModel:
-    if certificate.status != "certified":
-        warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=3)
     weights = leaf_weights(forest, spec, moments)
-    return ProbabilisticModel(forest, spec, moments, weights, certificate, mean=mean, n_jobs=n_jobs)
+    return _warned(ProbabilisticModel(forest, spec, moments, weights, certificate, mean=mean, n_jobs=n_jobs), 4)
+
+
+def _warned(model: ProbabilisticModel, stacklevel: int = 3) -> ProbabilisticModel:
+    if model.certificate.status != "certified":
+        warnings.warn(f"not certified: {model.certificate}", UserWarning, stacklevel=stacklevel)
+    return model
 
 
 def _certified(
