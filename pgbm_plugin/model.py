@@ -73,6 +73,11 @@ class ProbabilisticModel:
         self._settings = Settings(self.default_rho) if settings is None else settings
         self._leaf_value = forest.leaf_value if mean == "booster" else paper_leaf_values(forest, spec, weights)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.mean == "booster":
+            self._leaf_value = self.forest.leaf_value  # of one array joblib makes two
+
     @property
     def rho(self) -> float:
         return self._settings.rho
