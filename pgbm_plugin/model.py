@@ -18,9 +18,10 @@ from .certificate import Certificate
 from .columns import check_levels, read_column
 from .conformal import conformal_scores, variance_floor
 from .forest import Forest
+from .heldout import held_out_labels
 from .moments import LeafMoments
 from .objectives import LOG
-from .propagate import LeafWeights, are_wrapped_rows, margins, paper_leaf_values
+from .propagate import LeafWeights, margins, paper_leaf_values
 from .response import Margins, to_response
 from .rows import Rows, read_rows
 from .settings import Settings, check_rho, digest
@@ -180,23 +181,10 @@ class ProbabilisticModel:
         names, grid = families(distributions), rho_grid(rho)
         rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, MIN_ROWS)
         weight = read_column("sample_weight", sample_weight, len(rows))
-        if not np.any(margins_.variance > 0):
-            raise ValueError(
-                "there is no variance to tune: every leaf that these rows reach held one row; train with more rows a "
-                "leaf, or wrap held-out rows"
-            )
-        everything, sample = validation_rows(
+        held_out = validation_rows(
             rows, y, weight, margins_, score, self._variance_floor(), self.weights.sd, self.n_jobs
         )
-        result = tune(
-            everything,
-            sample,
-            self.default_rho,
-            names=names,
-            grid=grid,
-            calibrate=calibrate,
-            progress=progress,
-        )
+        result = tune(*held_out, self.default_rho, names=names, grid=grid, calibrate=calibrate, progress=progress)
         best = result.best
         self._settings = Settings(best.rho, best.distribution, best.calibration, result.residuals, None, digest(y))
         return result
@@ -221,6 +209,24 @@ class ProbabilisticModel:
         self._settings = replace(self._settings, distribution="conformal", residuals=scores.residuals, conformal=scores)
         return self
 
+    def explain_variance(self, X: Any) -> NDArray[np.float64]:
+        """(n, features + 1): which features a row's variance comes from, and last the variance of an average row.
+
+        A row of it sums to the calibrated variance of the margin: to the variance of ``predict_dist(X, "normal")``
+        where there is no link, and to that of the logarithm under a log link.
+
+        In each tree these are the Shapley values of the leaf's variance, exact, with the expectation over features
+        that are not known taken as the boosters' ``pred_contrib`` takes it: by the shares of the rows that `wrap` saw
+        on either side of a split. At ``rho = 0`` they add up, and are the Shapley values of the variance. Otherwise
+        trees act together through rho, and so does `calibration`; which of them that is counted to is a convention:
+        both by the slope of the secant between the row and the average row, with which nothing is left over.
+        """
+        from .explain import explain_variance
+
+        rows, _ = self._read(X, None)
+        weights = self.weights.sd, self.moments.count
+        return explain_variance(self.forest, rows, *weights, self.rho, self.calibration, self.n_jobs)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, for `pgbm_plugin.load`, which needs neither booster nor pickle.
 
@@ -238,19 +244,8 @@ class ProbabilisticModel:
         if y is None:
             raise TypeError(f"{name} needs labels: model.{name}(X, y)")
         rows, _ = self._read(X, init_score)
-        if len(rows) < at_least:
-            raise ValueError(f"{name} needs at least {at_least} rows, it got {len(rows)}")
-        label = read_column(y_name, y, len(rows))
-        assert label is not None
-        if self.spec.objective is not None:
-            self.spec.objective.check_labels(label)
-        if are_wrapped_rows(self.forest, self.moments, rows) and self.certificate.status != "held-out":
-            warnings.warn(
-                "these are the rows that wrap saw: residuals of training rows are too small, and so will be the "
-                f"spread; give {name} held-out rows",
-                UserWarning,
-                stacklevel=3,
-            )
+        known = self.forest, self.spec, self.moments, self.certificate
+        label = held_out_labels(name, y_name, y, rows, at_least, *known)
         return rows, label, self._margins(X, self.rho, init_score)
 
     def _support(self) -> float:

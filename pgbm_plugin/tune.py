@@ -93,6 +93,11 @@ def validation_rows(
     n_jobs: int | None,
 ) -> tuple[Validation, Validation]:
     """All rows that have a weight, and those of them that the search looks at."""
+    if not np.any(margins.variance > 0):
+        raise ValueError(
+            "there is no variance to tune: every leaf that these rows reach held one row; train with more rows a "
+            "leaf, or wrap held-out rows"
+        )
     weight = np.ones(len(rows)) if weight is None else weight
 
     def validation(index: NDArray[np.int64]) -> Validation:

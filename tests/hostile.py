@@ -20,6 +20,9 @@ import numpy as np
 
 from pgbm_plugin import container, load
 from pgbm_plugin.objectives import LOG
+from pgbm_plugin.propagate import margins
+from pgbm_plugin.response import to_response
+from pgbm_plugin.rows import read_rows
 
 INTEGERS = [-1, 0, 1, 2, -2, 7, 31, 32, 1000, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
 FLOATS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 3e38, 1e160, 5e-324, -1.0, 0.0, -0.0, -1e-46, 1.0, 1e6]
@@ -238,12 +241,12 @@ def check_predictions(model, rng):
     """Finite numbers on both routes, or a ValueError of a family that does not fit."""
     X = rows(model, rng)
     for part in (X, X[:5]):
-        margins = model._margins(part, model.rho, None)
-        assert np.all(np.isfinite(margins.margin))
-        assert np.all(np.isfinite(margins.variance))
-        assert np.all(margins.variance >= 0.0)
+        read = read_rows(part, model.forest.features)
+        margin, variance = margins(model.forest, read, model._leaf_value, None, model.weights.sd, model.rho, n_jobs=1)
+        assert np.all(np.isfinite(margin))
+        assert np.all(np.isfinite(variance) & (variance >= 0.0))
         # exp may overflow, as the booster's own does
-        assert model.forest.link == LOG or np.all(np.isfinite(margins.prediction))
+        assert model.forest.link == LOG or np.all(np.isfinite(to_response(model.forest, margin)))
     try:
         std = model.predict_dist(X, "normal").std()
         assert np.all(np.isfinite(std))
