@@ -8,11 +8,22 @@
 from __future__ import annotations
 
 from .autograd import torch_objective
+from .embed import embed
 from .errors import UnsupportedModelError
+from .io import load
 from .model import ProbabilisticModel
 from .record import record
 from .validation import crps_callback
 from .wrap import wrap
 
 __version__ = "0.1.0"
-__all__ = ["ProbabilisticModel", "UnsupportedModelError", "crps_callback", "record", "torch_objective", "wrap"]
+__all__ = [
+    "ProbabilisticModel",
+    "UnsupportedModelError",
+    "crps_callback",
+    "embed",
+    "load",
+    "record",
+    "torch_objective",
+    "wrap",
+]

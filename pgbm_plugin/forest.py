@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import zlib
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,19 @@ class Forest:
     booster: str
 
     def __post_init__(self) -> None:
+        _check_features(self.features)
         _check_structure(self)
+        self._protect()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the compiled program and what lies on a GPU, for pickles and copies."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._protect()  # pickle forgets it
+
+    def _protect(self) -> None:
         for array in (*self.routing, self.leaf_start, self.leaf_value, self.leaf_label):
             array.flags.writeable = False
 
@@ -150,12 +163,48 @@ class Forest:
         return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_start))
 
 
+def tree_digests(forest: Forest) -> NDArray[np.int64]:
+    """(T,) a number for each tree by which to know it again."""
+    start = zlib.crc32(forest.category_bits.tobytes() + np.float64(forest.base_margin).tobytes())
+    leaves, splits = forest.leaf_start, forest.leaf_start - np.arange(forest.n_trees + 1)
+    columns = [(np.ascontiguousarray(forest.nodes[name]), splits) for name in NODE.names or ()]
+    columns += [(forest.leaf_value, leaves), (forest.leaf_label, leaves)]
+    out = np.full(forest.n_trees, start)
+    for t in range(forest.n_trees):
+        for column, first in columns:
+            out[t] = zlib.crc32(column[first[t] : first[t + 1]].data, out[t])
+    return out
+
+
+def _check_features(features: Features) -> None:
+    """Refuse columns that name what is not there."""
+    if not 0 < features.count < 1 << 31:
+        raise ValueError(f"the model has {features.count} features")
+    if features.names is not None and len(features.names) != features.count:
+        raise ValueError(f"there are {len(features.names)} names of {features.count} features")
+    where = features.category_columns
+    if where is not None and len(where) != len(features.categories):
+        raise ValueError("the lists of categories and their columns differ in length")
+    for columns in (where or (), features.code_columns):
+        if any(not 0 <= j < features.count for j in columns) or len(set(columns)) != len(columns):
+            raise ValueError("a list of categories belongs to a column that is not there, or that has one")
+
+
 def _check_structure(forest: Forest) -> None:
     """Refuse trees on which a kernel could read out of bounds or walk forever; everything a kernel indexes."""
     nodes, n, leaves = forest.nodes, len(forest.nodes), forest.n_leaves
     children = np.concatenate([nodes["left"], nodes["right"], forest.root])
     if len(forest.leaf_start) != forest.n_trees + 1 or len(forest.leaf_label) != leaves:
         raise ValueError("the leaf arrays differ in length")
+    if forest.n_trees == 0:
+        raise ValueError("there are no trees")
+    for name, starts, end in (
+        ("leaves", forest.leaf_start, leaves),
+        ("category sets", forest.category_start, len(forest.category_bits)),
+    ):
+        # compared in pairs: a difference may overflow
+        if len(starts) == 0 or np.any(starts[1:] < starts[:-1]) or starts[0] != 0 or starts[-1] != end:
+            raise ValueError(f"the {name} are out of order")
     if np.any(children >= n) or np.any(~children >= leaves):
         raise ValueError("a split points outside the trees")
     # every node and leaf has exactly one parent, and parents come first: so there are no cycles and no orphans
@@ -166,16 +215,38 @@ def _check_structure(forest: Forest) -> None:
     for side in ("left", "right"):
         if np.any((nodes[side] >= 0) & (nodes[side] <= order)):
             raise ValueError("a split points back to an earlier one")
+    _check_trees(forest, children)
     if n and (nodes["feature"].min() < 0 or nodes["feature"].max() >= forest.features.count):
         raise ValueError(f"a split uses a feature outside 0..{forest.features.count - 1}")
-    categorical = nodes["category_set"][nodes["flags"] & CATEGORICAL != 0]
-    if np.any(categorical < 0) or np.any(categorical >= len(forest.category_start) - 1):
-        raise ValueError("a split uses a category set that is not there")
-    for name, starts, end in (
-        ("leaves", forest.leaf_start, leaves),
-        ("category sets", forest.category_start, len(forest.category_bits)),
-    ):
-        if np.any(np.diff(starts) < 0) or starts[0] != 0 or starts[-1] != end:
-            raise ValueError(f"the {name} are out of order")
+    _check_categorical(forest)
     if not np.all(np.isfinite(forest.leaf_value)) or not np.isfinite(forest.base_margin):
         raise ValueError("a leaf value is not finite")
+
+
+def _check_trees(forest: Forest, children: NDArray[np.int32]) -> None:
+    """Each tree owns a run of splits and a run of leaves, one more; replay writes a tree's leaves where they begin."""
+    size = np.diff(forest.leaf_start)
+    if np.any(size < 1) or np.sum(size - 1) != len(forest.nodes):
+        raise ValueError("a tree does not have one leaf more than splits")
+    tree_of_split = np.repeat(np.arange(forest.n_trees), size - 1)
+    parent = np.concatenate([tree_of_split, tree_of_split, np.arange(forest.n_trees)])
+    is_split = children >= 0
+    if np.any(tree_of_split[children[is_split]] != parent[is_split]) or np.any(
+        forest.tree_of_leaf()[~children[~is_split]] != parent[~is_split]
+    ):
+        raise ValueError("a split points into another tree")
+
+
+def _check_categorical(forest: Forest) -> None:
+    nodes = forest.nodes
+    if np.any(nodes["flags"] > (CATEGORICAL | DEFAULT_LEFT | ZERO_IS_MISSING)):
+        raise ValueError("a split has flags that are not known")
+    categorical = nodes[(nodes["flags"] & CATEGORICAL) != 0]
+    if np.any(categorical["flags"] & ZERO_IS_MISSING):
+        raise ValueError("a category set takes zero for missing")
+    sets = categorical["category_set"]
+    if np.any(sets < 0) or np.any(sets >= len(forest.category_start) - 1):
+        raise ValueError("a split uses a category set that is not there")
+    # what is above it must not be negative once it is cut to an integer
+    if not np.all((categorical["threshold"] >= -1.0) & (categorical["threshold"] < 0.0)):
+        raise ValueError("a category set has a lower bound outside -1..0")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,14 +16,16 @@ from .adapters import read_dataset
 from .calibration import Calibration
 from .certificate import Certificate
 from .columns import check_levels, read_column
-from .conformal import ConformalScores, conformal_scores, variance_floor
+from .conformal import conformal_scores, variance_floor
 from .device import check_device, in_kind_of, read_rows_for
 from .forest import Forest
+from .heldout import held_out_labels
 from .moments import LeafMoments
 from .objectives import LOG
-from .propagate import LeafWeights, are_wrapped_rows, margins, paper_leaf_values, variances
+from .propagate import LeafWeights, margins, paper_leaf_values
 from .response import Margins, to_response
 from .rows import Rows
+from .settings import Settings, check_rho, digest
 from .training import TrainingSpec
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 
 class ProbabilisticModel:
-    """Predicts a distribution per row, around the booster's own prediction. Made by `wrap`.
+    """Predicts a distribution per row, around the booster's own prediction. Made by `wrap` or `load`.
+
+    Pickles, and copies of any depth, predict the same bits. A pickle leaves a custom objective's function behind.
 
     Attributes
     ----------
@@ -45,6 +49,7 @@ class ProbabilisticModel:
     default_rho : its value unless set, log10(rows) / 100.
     distribution : name of the family that `predict_dist` returns unless told otherwise.
     calibration : power map on the variance, set by `tune`.
+    mean : "booster" or "pgbm", which leaf values predictions are made of.
     device : where predictions are made unless told otherwise: "auto", "cpu", "cuda" or "cuda:1"...
     """
 
@@ -59,50 +64,48 @@ class ProbabilisticModel:
         mean: Literal["booster", "pgbm"] = "booster",
         device: str = "auto",
         n_jobs: int | None = None,
+        settings: Settings | None = None,
     ):
         self.forest = forest
         self.spec = spec
         self.moments = moments
         self.weights = weights
         self.certificate = certificate
+        self.mean = mean
         self.device = device
         self.n_jobs = n_jobs
-        self.rho = self.default_rho = math.log10(moments.rows) / 100.0
-        self.distribution = "normal"
-        self.calibration = Calibration()
-        self._residuals: NDArray[np.float64] | None = None  # the shape of "empirical"
-        self._conformal: ConformalScores | None = None
-        self._tuned_on: bytes | None = None  # a digest of the labels
+        self.default_rho = math.log10(moments.rows) / 100.0
+        self._settings = Settings(self.default_rho) if settings is None else settings
         self._leaf_value = forest.leaf_value if mean == "booster" else paper_leaf_values(forest, spec, weights)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.mean == "booster":
+            self._leaf_value = self.forest.leaf_value  # of one array joblib makes two
 
     @property
     def rho(self) -> float:
-        return self._rho
+        return self._settings.rho
 
     @rho.setter
     def rho(self, value: float) -> None:
-        self._rho = _check_rho(value)
+        self._settings = replace(self._settings, rho=value)
 
     @property
     def distribution(self) -> str:
-        return self._distribution
+        return self._settings.distribution
 
     @distribution.setter
     def distribution(self, name: str) -> None:
-        from .distributions import family
-
-        self._family = family(name)
-        self._distribution = name
+        self._settings = replace(self._settings, distribution=name)
 
     @property
     def calibration(self) -> Calibration:
-        return self._calibration
+        return self._settings.calibration
 
     @calibration.setter
     def calibration(self, value: Calibration) -> None:
-        if not isinstance(value, Calibration):
-            raise TypeError(f"calibration must be a Calibration(b, c), not {value!r}")
-        self._calibration = value
+        self._settings = replace(self._settings, calibration=value)
 
     def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None, device: str | None = None) -> Any:
         """What the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std).
@@ -134,7 +137,7 @@ class ProbabilisticModel:
         model's. `dtype` float32 lets a GPU take the variances in single precision, to about 1e-5 (means stay as they
         are); many are far slower in double. Distributions live on the host.
         """
-        rho = self.rho if rho is None else _check_rho(rho)
+        rho = self.rho if rho is None else check_rho(rho)
         if np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
         family = self._checked_family(distribution, rho)
@@ -183,49 +186,19 @@ class ProbabilisticModel:
         rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.
         calibrate : fit the map sigma^2 -> c sigma^(2 b) as well.
         """
-        from .tune import MIN_ROWS, SEARCH_ROWS, Validation, families, rho_grid, tune
+        from .tune import MIN_ROWS, families, rho_grid, tune, validation_rows
 
         if score not in ("crps", "nll"):
             raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
         names, grid = families(distributions), rho_grid(rho)
         rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, device, MIN_ROWS)
         weight = read_column("sample_weight", sample_weight, len(rows))
-        weight = np.ones(len(rows)) if weight is None else weight
-        if not np.any(margins_.variance > 0):
-            raise ValueError(
-                "there is no variance to tune: every leaf that these rows reach held one row; train with more rows a "
-                "leaf, or wrap held-out rows"
-            )
-
-        def validation(index: NDArray[np.int64]) -> Validation:
-            part = rows if len(index) == len(rows) else rows.sample(index)
-            w = weight[index]
-            return Validation(
-                margins_.take(index),
-                y[index],
-                w / w.sum(),
-                score,
-                self._variance_floor(),
-                lambda rho: variances(self.forest, part, self.weights.sd, rho, self.n_jobs),
-            )
-
-        used = np.flatnonzero(weight)
-        everything = validation(used)
-        sample = everything
-        if len(used) > SEARCH_ROWS:
-            sample = validation(np.sort(np.random.default_rng(0).choice(used, SEARCH_ROWS, replace=False)))
-        result = tune(
-            everything,
-            sample,
-            self.default_rho,
-            names=names,
-            grid=grid,
-            calibrate=calibrate,
-            progress=progress,
+        held_out = validation_rows(
+            rows, y, weight, margins_, score, self._variance_floor(), self.weights.sd, self.n_jobs
         )
-        self.rho, self.calibration = result.best.rho, result.best.calibration
-        self.distribution = result.best.distribution
-        self._residuals, self._conformal, self._tuned_on = result.residuals, None, _digest(y)
+        result = tune(*held_out, self.default_rho, names=names, grid=grid, calibrate=calibrate, progress=progress)
+        best = result.best
+        self._settings = Settings(best.rho, best.distribution, best.calibration, result.residuals, None, digest(y))
         return result
 
     def conformalize(
@@ -238,18 +211,45 @@ class ProbabilisticModel:
         `distribution` to "conformal"; works after or without `tune`.
         """
         _, y, margins_ = self._held_out("conformalize", X_cal, y_cal, "y_cal", init_score, device, 2)
-        if _digest(y) == self._tuned_on:
+        if digest(y) == self._settings.tuned_on:
             warnings.warn(
                 "these are the rows that tune saw: coverage is not guaranteed; keep rows for conformalize alone",
                 UserWarning,
                 stacklevel=2,
             )
-        self._conformal = conformal_scores(
+        scores = conformal_scores(
             self._floored(margins_), y, self._support(), self.rho, self.calibration, self.distribution
         )
-        self._residuals = self._conformal.residuals
-        self.distribution = "conformal"
+        self._settings = replace(self._settings, distribution="conformal", residuals=scores.residuals, conformal=scores)
         return self
+
+    def explain_variance(self, X: Any) -> NDArray[np.float64]:
+        """(n, features + 1): which features a row's variance comes from, and last the variance of an average row.
+
+        A row of it sums to the calibrated variance of the margin: to the variance of ``predict_dist(X, "normal")``
+        where there is no link, and to that of the logarithm under a log link.
+
+        In each tree these are the Shapley values of the leaf's variance, exact, with the expectation over features
+        that are not known taken as the boosters' ``pred_contrib`` takes it: by the shares of the rows that `wrap` saw
+        on either side of a split. At ``rho = 0`` they add up, and are the Shapley values of the variance. Otherwise
+        trees act together through rho, and so does `calibration`; which of them that is counted to is a convention:
+        both by the slope of the secant between the row and the average row, with which nothing is left over.
+        """
+        from .explain import explain_variance
+
+        rows, _ = self._read(X, None, "cpu")
+        weights = self.weights.sd, self.moments.count
+        return explain_variance(self.forest, rows, *weights, self.rho, self.calibration, self.n_jobs)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, for `pgbm_plugin.load`, which needs neither booster nor pickle.
+
+        The file is complete or not there: a crash leaves the old one. All that predicting needs is in it. Not in it
+        are a custom objective's function and the code of a family that was registered by its user, only their names.
+        """
+        from .io import save
+
+        save(self, path)
 
     def _held_out(
         self, name: str, X: Any, y: Any, y_name: str, init_score: Any, device: str | None, at_least: int
@@ -258,19 +258,8 @@ class ProbabilisticModel:
         if y is None:
             raise TypeError(f"{name} needs labels: model.{name}(X, y)")
         rows, _ = self._read(X, init_score, device)
-        if len(rows) < at_least:
-            raise ValueError(f"{name} needs at least {at_least} rows, it got {len(rows)}")
-        label = read_column(y_name, y, len(rows))
-        assert label is not None
-        if self.spec.objective is not None:
-            self.spec.objective.check_labels(label)
-        if are_wrapped_rows(self.forest, self.moments, rows) and self.certificate.status != "held-out":
-            warnings.warn(
-                "these are the rows that wrap saw: residuals of training rows are too small, and so will be the "
-                f"spread; give {name} held-out rows",
-                UserWarning,
-                stacklevel=3,
-            )
+        known = self.forest, self.spec, self.moments, self.certificate
+        label = held_out_labels(name, y_name, y, rows, at_least, *known)
         return rows, label, self._margins(X, self.rho, init_score, device)
 
     def _support(self) -> float:
@@ -294,25 +283,7 @@ class ProbabilisticModel:
 
     def _checked_family(self, name: str | None, rho: float) -> tuple[type[Distribution], dict[str, Any]]:
         """A family and what to make it with; refuses, before any work, what cannot be made."""
-        cls, options = self._family
-        if name is not None:
-            from .distributions import family
-
-            cls, options = family(name)
-        if not cls.needs_residuals:
-            return cls, options
-        from .distributions import Conformal
-
-        if issubclass(cls, Conformal):
-            scores = self._conformal
-            if scores is None:
-                raise ValueError("there are no conformal scores: call model.conformalize first")
-            if (scores.rho, scores.calibration) != (rho, self.calibration):
-                raise ValueError("rho or calibration changed after conformalize: call it again")
-            return cls, {"residuals": scores.residuals, "lower": scores.lower}
-        if self._residuals is None:
-            raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
-        return cls, {"residuals": self._residuals, "lower": self._support()}
+        return self._settings.checked_family(name, rho, self._support())
 
     def _around(self, margins_: Margins, family: type[Distribution], options: dict[str, Any]) -> Distribution:
         """A family's distributions around the predictions."""
@@ -334,22 +305,5 @@ class ProbabilisticModel:
             f"  rows seen:    {self.moments.rows}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"
-            f"  distribution: {self.distribution}{self._calibration_words()}"
+            f"  distribution: {self._settings}"
         )
-
-    def _calibration_words(self) -> str:
-        if self.distribution == "conformal" and self._conformal is not None:
-            rows, around = len(self._conformal.residuals), self._conformal.family
-            return f" on {rows} rows around {around}, variance -> {self.calibration}"
-        return ", untuned" if self._tuned_on is None else f", variance -> {self.calibration}"
-
-
-def _digest(y: NDArray[np.float64]) -> bytes:
-    return hashlib.sha256(y.tobytes()).digest()
-
-
-def _check_rho(value: float) -> float:
-    value = float(value)
-    if not -1.0 <= value <= 1.0:
-        raise ValueError(f"rho must lie in [-1, 1], not {value}")
-    return value

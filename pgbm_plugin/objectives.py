@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,17 @@ class Objective:
     gradients: Gradients | None = None
     diagonal: Gradients | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without a custom objective's functions: what they close over often cannot be pickled."""
+        names = ("gradients", "diagonal")
+        return vars(self) | {name: forgotten for name in names if getattr(self, name) is not None}
+
+    def __copy__(self) -> Objective:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Objective:
+        return self
+
     @property
     def unit_hessian(self) -> bool:
         """Whether the hessian of an unweighted row is 1."""
@@ -74,6 +85,14 @@ class Objective:
                 f"{int(bad.sum())} of {len(y)} labels are outside the domain of objective {self.name!r}, which needs "
                 f"y {allowed} (first: y[{int(np.argmax(bad))}] = {y[np.argmax(bad)]:g})"
             )
+
+
+def forgotten(margin: NDArray[Any], y: NDArray[np.float64]) -> NoReturn:
+    """Stands for a custom objective's function where it was not kept."""
+    raise RuntimeError(
+        "the model no longer knows its custom objective, which is not part of a saved, pickled or recorded model; "
+        "predicting does not need it, moments of further rows do: call wrap(booster, X, y, objective=f)"
+    )
 
 
 LIGHTGBM = {

@@ -21,6 +21,9 @@ GROUP = 4
 # Beyond this many leaves a tree, walking is cheaper: replay costs every split, a walk only those on the path.
 _MAX_MEAN_LEAVES = 1024
 
+# Bytes of the tables of all categorical splits; with more, walking spares the memory.
+_MAX_TABLES = 1 << 27
+
 
 @dataclass(frozen=True)
 class Program:
@@ -98,7 +101,8 @@ def compile_forest(forest: Forest) -> Program | None:
     words = np.diff(forest.category_start)[sets]
     np.maximum.at(limit, position[categorical], 32 * words + 2)
     largest = max(int(code.max(initial=0)) + 1, int(limit.max()) - 1, int(leaves.max()) - 1)
-    if largest > np.iinfo(np.uint16).max:
+    limits = limit[position[categorical]]
+    if largest > np.iinfo(np.uint16).max or limits.sum() > _MAX_TABLES:
         return None
     dtype, region_dtype = (np.int8, np.uint8) if largest <= np.iinfo(np.uint8).max else (np.int16, np.uint16)
     code += np.iinfo(dtype).min
@@ -106,10 +110,9 @@ def compile_forest(forest: Forest) -> Program | None:
     kind = nodes["flags"] & (DEFAULT_LEFT | ZERO_IS_MISSING)
     keys, column = np.unique(position * 8 + np.where(categorical, 0, kind), return_inverse=True)
     table_of = np.full(len(nodes), -1)
-    table_of[categorical] = np.concatenate([[0], np.cumsum(limit[position[categorical]])[:-1]])
-    tables = np.zeros(int(limit[position[categorical]].sum()), np.uint8)
+    table_of[categorical] = np.concatenate([[0], np.cumsum(limits)[:-1]])
+    tables = np.zeros(int(limits.sum()), np.uint8)
     if len(tables):
-        limits = limit[position[categorical]]
         coding.fill_tables(nodes[categorical], forest.category_start, forest.category_bits, limits, tables)
 
     # a categorical split takes a group of its own and may leave the one before it unfilled: there are no more than

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from .autograd import TorchObjective
 from .errors import UnsupportedModelError
 from .forest import Forest
 from .moments import LeafMoments, custom_gradients, from_sums
-from .objectives import IDENTITY, LOG, Gradients, custom
+from .objectives import IDENTITY, LOG, Gradients, custom, forgotten
 from .parallel import map_chunks
 from .route import gradient_arguments
 from .training import TrainingSpec
@@ -101,14 +101,10 @@ def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[Training
         if not same or not np.array_equal(leaves.value, forest.leaf_value[of_tree]):
             raise ValueError(f"tree {t} is not the one that record() saw: the model was changed since; {INSTEAD}")
     if found.custom:
-        spec = replace(spec, objective=custom(_forgotten))
+        spec = replace(spec, objective=custom(forgotten))
     if found.has_init_score:
         spec = replace(spec, folded=np.zeros_like(spec.folded))
     return replace(spec, start=found.start), joined(found.moments[: forest.n_trees]), found.weighted
-
-
-def _forgotten(margin: NDArray[Any], y: NDArray[np.float64]) -> NoReturn:
-    raise RuntimeError(f"a recorded model does not keep its custom objective; {INSTEAD}")
 
 
 def _chunk(rows: int) -> int:

@@ -16,7 +16,9 @@ from scipy.optimize import minimize
 from .calibration import MAX_B, Calibration, fit_map
 from .distributions import FAMILIES, Conformal, Discrete, Empirical, family
 from .parallel import progress_bar
+from .propagate import variances
 from .response import Margins
+from .rows import Rows
 from .tuneresult import Candidate, TuneResult
 
 Array = NDArray[np.float64]
@@ -78,6 +80,43 @@ class Validation:
         """The power map for a normal's score."""
         residual = self.y - self.margins.prediction
         return fit_map(residual, self.margins.link_slope(), variance, self.weight, self.metric, flat=flat)
+
+
+def validation_rows(
+    rows: Rows,
+    y: Array,
+    weight: Array | None,
+    margins: Margins,
+    metric: Score,
+    floor: float,
+    leaf_sd: Array,
+    n_jobs: int | None,
+) -> tuple[Validation, Validation]:
+    """All rows that have a weight, and those of them that the search looks at."""
+    if not np.any(margins.variance > 0):
+        raise ValueError(
+            "there is no variance to tune: every leaf that these rows reach held one row; train with more rows a "
+            "leaf, or wrap held-out rows"
+        )
+    weight = np.ones(len(rows)) if weight is None else weight
+
+    def validation(index: NDArray[np.int64]) -> Validation:
+        part = rows if len(index) == len(rows) else rows.sample(index)
+        w = weight[index]
+        return Validation(
+            margins.take(index),
+            y[index],
+            w / w.sum(),
+            metric,
+            floor,
+            lambda rho: variances(margins.forest, part, leaf_sd, rho, n_jobs),
+        )
+
+    used = np.flatnonzero(weight)
+    everything = validation(used)
+    if len(used) <= SEARCH_ROWS:
+        return everything, everything
+    return everything, validation(np.sort(np.random.default_rng(0).choice(used, SEARCH_ROWS, replace=False)))
 
 
 def tune(

@@ -16,6 +16,7 @@ from .autograd import TorchObjective, remembered
 from .certificate import Certificate, certify, contains_training_rows, leaf_errors
 from .columns import read_column
 from .device import check_device, read_rows_for
+from .embed import embedded
 from .errors import UnsupportedModelError
 from .forest import Forest
 from .model import ProbabilisticModel
@@ -47,7 +48,7 @@ def wrap(
     booster : lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, or the path of a saved model of either.
     X : the training rows (or held-out rows; `certificate` tells which): NumPy, pandas, polars, PyArrow, SciPy sparse;
         or an lgb.Dataset / xgb.DMatrix, which bring their own y. May be omitted if the booster was trained with
-        `record`, or still holds its data.
+        `record`, holds what `embed` stored in it, or still holds its data.
     y : (n,) labels.
     sample_weight : (n,) weights of training, if it had any.
     init_score : (n,) LightGBM's init_score or XGBoost's base_margin, if training had one.
@@ -63,13 +64,19 @@ def wrap(
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
     check_device(device)
     forest, spec = read_model(booster)
-    told = recorded(booster, forest, spec) if X is None and y is None else None
+    kept = embedded(booster, forest) if X is None and y is None else None
+    told = recorded(booster, forest, spec) if X is None and y is None and kept is None else None
+    if (kept or told) and not (sample_weight is init_score is objective is None):
+        raise TypeError(
+            "the booster brings its recorded moments, which hold weights, init scores and objective of training: "
+            "leave these arguments out, or give the rows as well, wrap(booster, X, y)"
+        )
+    if kept is not None:
+        if mean != kept.mean:
+            raise ValueError(f"the embedded model has mean={kept.mean!r}: call wrap(booster, mean={kept.mean!r})")
+        kept.device, kept.n_jobs = device, n_jobs
+        return _warned(kept)
     if told is not None:
-        if not (sample_weight is init_score is objective is None):
-            raise TypeError(
-                "the booster brings its recorded moments, which hold weights, init scores and objective of training: "
-                "leave these arguments out, or give the rows as well, wrap(booster, X, y)"
-            )
         spec, moments, weighted = told
         spec, certificate = _judged(forest, spec, moments, weighted)
         return _model(forest, spec, moments, certificate, mean, device, n_jobs)
@@ -101,10 +108,15 @@ def _model(
     device: str,
     n_jobs: int | None,
 ) -> ProbabilisticModel:
-    if certificate.status != "certified":
-        warnings.warn(f"not certified: {certificate}", UserWarning, stacklevel=3)
     weights = leaf_weights(forest, spec, moments)
-    return ProbabilisticModel(forest, spec, moments, weights, certificate, mean=mean, device=device, n_jobs=n_jobs)
+    given = forest, spec, moments, weights, certificate
+    return _warned(ProbabilisticModel(*given, mean=mean, device=device, n_jobs=n_jobs), 4)
+
+
+def _warned(model: ProbabilisticModel, stacklevel: int = 3) -> ProbabilisticModel:
+    if model.certificate.status != "certified":
+        warnings.warn(f"not certified: {model.certificate}", UserWarning, stacklevel=stacklevel)
+    return model
 
 
 def _certified(

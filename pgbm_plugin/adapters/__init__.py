@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..container import is_container
 from ..errors import UnsupportedModelError
 from ..forest import Forest
 from ..training import TrainingSpec
@@ -60,6 +61,39 @@ def read_model(model: Any) -> tuple[Forest, TrainingSpec]:
     )
 
 
+def read_attribute(model: Any, name: str) -> str | None:
+    """A string that someone has stored in an XGBoost model, live or in a file; None without one, and in LightGBM's."""
+    if isinstance(model, (str, os.PathLike)):
+        raw = Path(model).read_bytes()
+        if not xgboost.is_model_bytes(raw[:16]):
+            return None
+        attributes = xgboost.load(raw)["learner"].get("attributes")
+        found = attributes.get(name) if isinstance(attributes, dict) else None
+        return found if isinstance(found, str) else None
+    booster = _xgboost_booster(model)
+    return None if booster is None else booster.attr(name)
+
+
+def holder_of_attributes(model: Any) -> Any:
+    """The live xgb.Booster in which strings can be stored."""
+    booster = _xgboost_booster(model)
+    if booster is not None:
+        return booster
+    if _kinds(model) & {"lightgbm.Booster", "lightgbm.LGBMModel"}:
+        raise UnsupportedModelError(
+            "LightGBM drops what it does not know when it saves a model: keep the moments with model.save(path)"
+        )
+    raise TypeError(f"moments can be embedded in an xgboost.Booster or XGBRegressor, not in a {type(model).__name__}")
+
+
+def _xgboost_booster(model: Any) -> Any:
+    kinds = _kinds(model)
+    if "xgboost.XGBModel" in kinds:
+        _check_fitted(model, "n_features_in_")
+        return model.get_booster()
+    return model if "xgboost.Booster" in kinds else None
+
+
 def read_dataset(data: Any) -> TrainingData | None:
     """Rows and labels of an lgb.Dataset or xgb.DMatrix; None if `data` is neither."""
     if isinstance(data, np.ndarray):
@@ -104,6 +138,8 @@ def _read_file(path: Path) -> tuple[Forest, TrainingSpec]:
     if not path.is_file():
         raise FileNotFoundError(f"no model file at {str(path)!r}")
     raw = path.read_bytes()
+    if is_container(raw[:64]):
+        raise ValueError(f"{str(path)!r} is a whole ProbabilisticModel: pgbm_plugin.load(path) gives it back")
     try:
         if lightgbm.is_model_text(raw[:16]):
             return lightgbm.read(raw.decode())
