@@ -84,7 +84,9 @@ def test_integers_become_integers_and_floats(source):
     info = np.iinfo(DTYPES[source])
     rng = np.random.default_rng(1)
     some = [0, 1, info.max, info.max - 1, info.max // 2, info.min, info.min + 1, 100, (1 << 24) + 1, (1 << 53) + 1]
-    some += [int(x) for x in rng.integers(0, info.max, 118, dtype=np.uint64)]
+    # a tie in float32 but for the last bit, which a double on the way would lose
+    some += [(1 << k) + (1 << (k - 24)) + 1 for k in (61, 62, 63)]
+    some += [int(x) for x in rng.integers(0, info.max, 128 - len(some), dtype=np.uint64)]
     a = np.array([((x - info.min) % (info.max - info.min + 1)) + info.min for x in some], DTYPES[source])
     rows = [(f"cvt.{to}.{source}", to, (source, a)) for to in INTEGERS if to != source]
     rows += [(f"cvt.sat.{to}.{source}", to, (source, a)) for to in INTEGERS if not _holds(to, source)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ptx.execute import KernelFault, find_compiler
-from ptx.snippets import build, compute
+from ptx.execute import Kernel, KernelFault, find_compiler
+from ptx.snippets import build, compute, program
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="PTX runs through gcc, which is not here")
 
@@ -57,6 +57,24 @@ def test_vectors_and_offsets_of_either_sign():
     st.global.v2.f32 [%rd2+8], {%f1, %f2}; st.global.v2.f32 [%rd2], {%f3, %f4};"""
     build(2, body)(1, 64, x, y)
     assert np.array_equal(y.reshape(-1, 4), x.reshape(-1, 4)[:, [2, 3, 0, 1]])
+
+
+def test_vectors_of_eight():
+    """From sm_100 on; `build` assembles for an older one, and would refuse."""
+    names = ", ".join(f"%f{k}" for k in range(1, 9))
+    body = at("%rd1", 0, 32) + at("%rd2", 1, 32)
+    body += f"ld.global.v8.f32 {{{names}}}, [%rd1]; st.global.v8.f32 [%rd2], {{{names}}};"
+    ptx = program(2, body)
+    x, y = _aligned(256, 32), _aligned(256, 32)
+    x[:] = range(256)
+    Kernel(ptx)(1, 32, x, y)
+    assert np.array_equal(x, y)
+
+
+def _aligned(n, align):
+    raw = np.zeros(4 * n + align, np.uint8)
+    start = -raw.ctypes.data % align
+    return raw[start : start + 4 * n].view(np.float32)
 
 
 def test_tables_with_and_without_initial_values():

@@ -10,7 +10,7 @@ from .scope import Scope, c_name, c_type, opcode
 SPACE = r"(?:\.(global|const|shared|local|param)(?:::cta|::entry|::func)?)?"
 ORDER = r"(?:\.weak|\.volatile|\.(?:relaxed|acquire|release)\.(?:cta|cluster|gpu|sys))?"
 CACHE = r"(?:\.(?:ca|cg|cs|lu|cv|wb|wt))?(?:\.nc)?(?:\.L[12]::(?:evict_\w+|no_allocate|\d+B))*"
-MEMORY = rf"{ORDER}{SPACE}{CACHE}(?:\.v([24]))?\.((?!pred){TYPE})"
+MEMORY = rf"{ORDER}{SPACE}{CACHE}(?:\.v([248]))?\.((?!pred){TYPE})"
 VALID = {
     "add": ("u32", "s32", "u64", "f32", "f64"),
     "min": ("u32", "s32", "u64", "s64"),
