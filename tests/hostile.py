@@ -247,6 +247,8 @@ def check_predictions(model, rng):
         assert np.all(np.isfinite(variance) & (variance >= 0.0))
         # exp may overflow, as the booster's own does
         assert model.forest.link == LOG or np.all(np.isfinite(to_response(model.forest, margin)))
+    if rng.random() < 0.2:
+        model.explain_variance(X[:2])
     try:
         std = model.predict_dist(X, "normal").std()
         assert np.all(np.isfinite(std))
