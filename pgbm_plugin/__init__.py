@@ -10,9 +10,20 @@ from __future__ import annotations
 from .autograd import torch_objective
 from .errors import UnsupportedModelError
 from .model import ProbabilisticModel
+from .moments import LeafMoments
+from .partial import partial_moments
 from .record import record
 from .validation import crps_callback
 from .wrap import wrap
 
 __version__ = "0.1.0"
-__all__ = ["ProbabilisticModel", "UnsupportedModelError", "crps_callback", "record", "torch_objective", "wrap"]
+__all__ = [
+    "LeafMoments",
+    "ProbabilisticModel",
+    "UnsupportedModelError",
+    "crps_callback",
+    "partial_moments",
+    "record",
+    "torch_objective",
+    "wrap",
+]

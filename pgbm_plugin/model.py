@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .adapters import read_dataset
+from .batches import is_stream, naming, unlabelled_stream
 from .calibration import Calibration
 from .certificate import Certificate
 from .columns import check_levels, read_column
@@ -63,13 +64,19 @@ class ProbabilisticModel:
         self.weights = weights
         self.certificate = certificate
         self.n_jobs = n_jobs
-        self.rho = self.default_rho = math.log10(moments.rows) / 100.0
+        self.mean = mean
+        self.rho = self.default_rho = _default_rho(moments)
         self.distribution = "normal"
         self.calibration = Calibration()
         self._residuals: NDArray[np.float64] | None = None  # the shape of "empirical"
         self._conformal: ConformalScores | None = None
         self._tuned_on: bytes | None = None  # a digest of the labels
-        self._leaf_value = forest.leaf_value if mean == "booster" else paper_leaf_values(forest, spec, weights)
+        self._leaf_value = self._leaf_values()
+
+    def _leaf_values(self) -> NDArray[Any]:
+        if self.mean == "booster":
+            return self.forest.leaf_value
+        return paper_leaf_values(self.forest, self.spec, self.weights)
 
     @property
     def rho(self) -> float:
@@ -125,12 +132,43 @@ class ProbabilisticModel:
         """A distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``, ``d.crps(y)``...
 
         `distribution` is a family's name, such as "normal" or "studentt(df=5)"; it and `rho` default to the model's.
+        If `X` is an iterator of tables, or a path or pattern of Parquet files, an iterator: the distributions of one
+        batch after the other, as they are read.
         """
         if device not in (None, "auto", "cpu"):
             raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has CPU kernels only")
         rho = self.rho if rho is None else _check_rho(rho)
         family = self._checked_family(distribution, rho)
+        if is_stream(X):
+            if init_score is not None:
+                raise TypeError("init_score belongs to one table: predict batch by batch, predict_dist(X, init_score=)")
+            return self._of_batches(X, rho, family)
         return self._around(self._margins(X, rho, init_score), *family)
+
+    def _of_batches(self, X: Any, rho: float, family: tuple[type[Distribution], dict[str, Any]]) -> Any:
+        for batch, _ in unlabelled_stream(X, self.forest.features):
+            with naming(batch.name):
+                distribution = self._around(self._margins(batch.X, rho, None), *family)
+            yield distribution
+
+    def predict_parquet(
+        self,
+        X: Any,
+        path: Any,
+        *,
+        quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        keep: Sequence[str] = (),
+        progress: bool = False,
+    ) -> int:
+        """Write the distributions of rows to a Parquet file; returns how many.
+
+        Columns are mean, std and quantiles, such as q05, q50 and q95. `X` is a table, an iterator of tables, or a path
+        or pattern of Parquet files; a few batches are in memory at a time. `keep` are columns of these tables that are
+        copied, such as a key. The file appears when it is complete.
+        """
+        from .parquet import write_distributions
+
+        return write_distributions(self, X, path, quantiles, keep, progress)
 
     def predict_var(self, X: Any, *, init_score: Any = None) -> NDArray[np.float64]:
         """(n,) predictive variances."""
@@ -237,6 +275,46 @@ class ProbabilisticModel:
         self.distribution = "conformal"
         return self
 
+    def update(
+        self,
+        X: Any,
+        y: Any = None,
+        decay: float | None = None,
+        *,
+        sample_weight: Any = None,
+        init_score: Any = None,
+        label: str | None = None,
+        weight: str | None = None,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ) -> ProbabilisticModel:
+        """Merge the moments of more labelled rows, without retraining: the spread changes, the mean does not.
+
+        With `decay`, each row seen before counts that many times what it did, so that the moments follow a noise that
+        changes: after k updates, a row of the first counts decay^k of a new one. Leaves that no new row reaches keep
+        their spread. 0 forgets all rows seen before, 1 (or None) none.
+
+        `default_rho` follows the rows, and `rho` if it was the default. What `tune` chose stays; `conformalize` holds
+        for the old spread only, and must be called again. The certificate is that of all rows. If anything fails, in
+        an iterator for instance, the model is what it was.
+
+        Parameters
+        ----------
+        X, y, sample_weight, init_score, label, weight : whatever `wrap` takes: tables, batches, files, Dask, moments.
+        decay : in [0, 1].
+        """
+        from .gathered import Besides
+        from .update import updated
+
+        besides = Besides(y, sample_weight, init_score, None, label, weight)
+        new = updated(self, X, besides, decay, n_jobs or self.n_jobs, progress)
+        was_default = self.rho == self.default_rho
+        self.moments, self.weights, self.certificate = new.moments, new.weights, new.certificate
+        self._leaf_value, self.default_rho = self._leaf_values(), _default_rho(new.moments)
+        self.rho = self.default_rho if was_default else self.rho
+        self._conformal = None
+        return self
+
     def _held_out(
         self, name: str, X: Any, y: Any, y_name: str, init_score: Any, at_least: int
     ) -> tuple[Rows, NDArray[np.float64], Margins]:
@@ -291,7 +369,9 @@ class ProbabilisticModel:
         if issubclass(cls, Conformal):
             scores = self._conformal
             if scores is None:
-                raise ValueError("there are no conformal scores: call model.conformalize first")
+                raise ValueError(
+                    "there are no conformal scores, or update has changed the spread since: call model.conformalize"
+                )
             if (scores.rho, scores.calibration) != (rho, self.calibration):
                 raise ValueError("rho or calibration changed after conformalize: call it again")
             return cls, {"residuals": scores.residuals, "lower": scores.lower}
@@ -316,7 +396,7 @@ class ProbabilisticModel:
         return (
             f"ProbabilisticModel: {self.forest.booster}, {objective}, {self.forest.n_trees} trees, "
             f"{self.forest.n_leaves} leaves\n"
-            f"  rows seen:    {self.moments.rows}\n"
+            f"  rows seen:    {self.moments.rows:.0f}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"
             f"  distribution: {self.distribution}{self._calibration_words()}"
@@ -331,6 +411,10 @@ class ProbabilisticModel:
 
 def _digest(y: NDArray[np.float64]) -> bytes:
     return hashlib.sha256(y.tobytes()).digest()
+
+
+def _default_rho(moments: LeafMoments) -> float:
+    return math.log10(moments.rows) / 100.0
 
 
 def _check_rho(value: float) -> float:

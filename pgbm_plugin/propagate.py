@@ -42,7 +42,7 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Le
     average V of its tree.
     """
     tree = forest.tree_of_leaf()
-    n = np.maximum(moments.count, 1)
+    n = np.maximum(moments.size, 1)
     d = moments.h_mean + spec.lambda_ / n
     known = (moments.count > 0) & (d > 0)
     d = np.where(known, d, 1.0)
