@@ -104,3 +104,10 @@ def on_batch(spec: TrainingSpec, objective: Objective | None, data: LabelledRows
     if probe and objective.couples_rows(margin, data.y):
         raise UnsupportedModelError(f"the loss of {objective!r} couples rows, and needs all of them for each tree")
     return replace(spec, objective=custom(TorchSteps(objective, data.weight, batch=True)))
+
+
+def kept(spec: TrainingSpec, objective: Objective | None) -> TrainingSpec:
+    """What a model keeps of the objective that its batches had: all but their weights."""
+    if not isinstance(objective, TorchObjective):
+        return spec
+    return replace(spec, objective=custom(TorchSteps(objective, None, batch=True)))

@@ -19,7 +19,7 @@ class Frame(Rows):
 
     def __init__(self, frame: Any, features: Features):
         super().__init__(features)
-        _check_names([str(name) for name in self._names(frame)], features)
+        check_names([str(name) for name in self._names(frame)], features)
         self.frame, self.n = frame, len(frame)
         categorical = [j for j in range(features.count) if self._is_categorical(j)]
         self.codes = {j: _code_of(values) for j, values in self._category_values(categorical).items()}
@@ -212,7 +212,8 @@ def columns_of(frame: Any) -> list[str]:
     return [str(name) for name in (frame.columns if names is None else names)]
 
 
-def _check_names(names: list[str], features: Features) -> None:
+def check_names(names: list[str], features: Features) -> None:
+    """Refuse a frame whose columns are not the model's."""
     _check_count_named(names, features)
     if features.names is None:
         return

@@ -14,8 +14,8 @@ from .custom import Objective, TorchSteps
 from .forest import Forest
 from .moments import LeafMoments
 from .objectives import custom
-from .propagate import soft_threshold
 from .recording import forgotten, recorded
+from .start import start_residuals
 from .stream import stream_moments
 from .training import TrainingSpec
 
@@ -80,7 +80,7 @@ def rows_elsewhere(
 ) -> Told | None:
     """Moments of batches, files or a Dask collection; None if `X` is a table."""
     if hasattr(X, "__dask_graph__"):
-        from .dask import dask_moments
+        from .partitions import dask_moments
 
         besides.refuse(("label", "weight"), "Dask collections take y= and sample_weight=")
         return dask_moments(forest, spec, X, besides, settle=settle)
@@ -137,10 +137,7 @@ def _with_implied_start(forest: Forest, spec: TrainingSpec, moments: LeafMoments
     first = forest.first_trees(1)
     leaves = first.n_leaves
     of_tree, at_model = moments.part(0, leaves), spec.first_trees(1, leaves)
-    denominator = of_tree.h_sum + at_model.lambda_
-    newton = soft_threshold(of_tree.g_sum, spec.l1) / np.where(denominator > 0, denominator, 1.0)
-    step = -spec.alpha[0] * np.clip(newton, -spec.max_step, spec.max_step)
-    implied = float(np.median(first.leaf_value - step))
+    implied = spec.start + float(np.median(start_residuals(first, spec, of_tree, slope=False)))
 
     def typical_error(start: float) -> float:
         return float(np.median(leaf_errors(first, replace(at_model, start=start), of_tree)))

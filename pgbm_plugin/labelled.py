@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .adapters import TrainingData, held_data, read_dataset
 from .columns import read_column
@@ -33,9 +34,12 @@ def read_labelled(
         )
     name = "weight" if part else "sample_weight"
     weight = None if custom else read_column(name, found.sample_weight, len(rows))
-    if weight is not None:
-        weight = weight.astype(np.float32).astype(np.float64)  # as both boosters hold it
-    return LabelledRows(rows, label, weight, read_column("init_score", found.init_score, len(rows)))
+    return LabelledRows(rows, label, as_held(weight), read_column("init_score", found.init_score, len(rows)))
+
+
+def as_held(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Weights in the float32 in which both boosters hold them."""
+    return None if weight is None else weight.astype(np.float32).astype(np.float64)
 
 
 def training_data(booster: Any, X: Any, y: Any, sample_weight: Any, init_score: Any) -> TrainingData:

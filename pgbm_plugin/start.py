@@ -17,12 +17,16 @@ from .forest import Forest
 from .moments import LabelledRows, LeafMoments, from_sums
 from .objectives import LOG
 from .parallel import run_chunks
+from .propagate import soft_threshold
 from .route import gradient_arguments
 from .training import TrainingSpec
 
 # Rows that are read back at a time; bytes of them that are kept in memory.
 _CHUNK = 1 << 14
 _IN_MEMORY = 1 << 26
+
+# Newton's steps towards a start; losses that are not quadratic take a few.
+_STEPS = 4
 
 FirstMoments = Callable[[TrainingSpec], LeafMoments]
 """Moments of the first tree under a spec of its own."""
@@ -65,7 +69,7 @@ class LabelSums:
     def start(self, spec: TrainingSpec, forest: Forest) -> float:
         """The margin of the mean label."""
         if not self.weight > 0:
-            raise ValueError("the weights of all rows are zero")
+            raise ValueError("there are no rows, or the weights of all rows are zero")
         mean = self.origin + self.label / self.weight
         if forest.link != LOG:
             return mean
@@ -75,23 +79,47 @@ class LabelSums:
 def settle_start(forest: Forest, spec: TrainingSpec, sums: LabelSums, moments_of: FirstMoments) -> TrainingSpec:
     """The margin before the first tree, as exactly as the rows allow: their mean label if it explains that tree.
 
-    Otherwise, with rows other than those of training, what the model's own leaves imply.
+    Otherwise, with rows other than those of training, what the model's own leaves imply. If the rows are those of
+    training, what solves the first tree's leaf equations: trained on several machines, LightGBM starts from the mean of
+    their mean labels.
     """
-    from_labels = replace(spec, start=sums.start(spec, forest))
     first = forest.first_trees(1)
 
-    def typical_error(spec: TrainingSpec) -> float:
-        """Of a leaf of the first tree; a wrong label spoils one leaf, a wrong start all of them."""
-        spec = spec.first_trees(1, first.n_leaves)
-        moments = moments_of(spec)
-        if not contains_training_rows(spec, moments):
-            return np.inf
-        return float(np.median(leaf_errors(first, spec, moments)))
+    def look(start: float) -> tuple[float, LeafMoments]:
+        """The typical error of a leaf of the first tree: a wrong label spoils one leaf, a wrong start all of them."""
+        at = replace(spec, start=start).first_trees(1, first.n_leaves)
+        moments = moments_of(at)
+        contained = contains_training_rows(at, moments)
+        return float(np.median(leaf_errors(first, at, moments))) if contained else np.inf, moments
 
-    error = typical_error(from_labels)
-    if error > spec.tolerance and (np.isinf(error) or typical_error(spec) <= spec.tolerance):
+    from_labels = sums.start(spec, forest)
+    error, moments = look(from_labels)
+    if error <= spec.tolerance:
+        return replace(spec, start=from_labels)
+    if np.isinf(error) or look(spec.start)[0] <= spec.tolerance:
         return spec
-    return from_labels
+    start = from_labels
+    # the equations of one tree alone would also be solved for labels that are all off by the same
+    for _ in range(_STEPS if spec.first_iteration() < forest.n_trees and not spec.constant[0] else 0):
+        start += float(np.median(start_residuals(first, replace(spec, start=start), moments)))
+        if not np.isfinite(start):
+            break
+        error, moments = look(start)
+        if error <= spec.tolerance:
+            return replace(spec, start=start)
+    return replace(spec, start=from_labels)
+
+
+def start_residuals(first: Forest, spec: TrainingSpec, moments: LeafMoments, slope: bool = True) -> NDArray[np.float64]:
+    """(L,) by how much each leaf of the first tree would move the start: value = start - alpha G(start) / (H + lambda).
+
+    A step of Newton's, where G grows by H; without `slope`, the moments stay those at another start.
+    """
+    denominator = moments.h_sum + spec.lambda_[: first.n_leaves]
+    denominator = np.where(denominator > 0, denominator, 1.0)
+    newton = np.clip(soft_threshold(moments.g_sum, spec.l1) / denominator, -spec.max_step, spec.max_step)
+    residual = first.leaf_value - spec.start + spec.alpha[0] * newton
+    return residual / np.maximum(1.0 - spec.alpha[0] * moments.h_sum / denominator, 1e-3) if slope else residual
 
 
 def with_init_score(spec: TrainingSpec) -> TrainingSpec:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .batches import labelled_stream, naming, read_batches
-from .custom import Objective, check_takes_batches, on_batch
+from .custom import Objective, check_takes_batches, kept, on_batch
 from .forest import Forest
 from .moments import LeafMoments, joined, leaf_moments
 from .parallel import progress_bar
@@ -37,7 +36,7 @@ def stream_moments(
     check_takes_batches(spec, objective)
     stream = labelled_stream(source, forest.features, label, weight)
     moments = LeafMoments.of_nothing(forest.n_leaves)
-    sums, first, weighted, of_batch = LabelSums.of_model(spec, forest), None, False, spec
+    sums, first, weighted = LabelSums.of_model(spec, forest), None, False
     settle = settle and spec.start_is_mean
     later = not settle or spec.first_iteration() < forest.n_trees
     with ExitStack() as stack:
@@ -61,4 +60,4 @@ def stream_moments(
         raise ValueError("there are no batches, or none of them has rows")
     if weighted and not np.any(moments.h_mean):
         raise ValueError("the weights of all rows are zero")
-    return replace(spec, objective=of_batch.objective), moments, weighted
+    return kept(spec, objective), moments, weighted

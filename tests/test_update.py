@@ -49,7 +49,7 @@ def test_every_kind_of_rows(trained, tmp_path):
         "table": lambda m: m.update(X[more], y[more]),
         "iterator": lambda m: m.update((X[more][rows], y[more][rows]) for rows in cut(600)),
         "file": lambda m: m.update(tmp_path / "d.parquet", label="y"),
-        "data set": lambda m: m.update(lgb.Dataset(X[more], y[more], free_raw_data=False)),
+        "data set": lambda m: m.update(lgb.Dataset(X[more], y[more], free_raw_data=False).construct()),
         "moments": lambda m: m.update(partial_moments(m, X[more], y[more])),
     }
     for kind, update in kinds.items():
