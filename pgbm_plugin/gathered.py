@@ -15,7 +15,7 @@ from .forest import Forest
 from .moments import LeafMoments
 from .objectives import custom
 from .recording import forgotten, recorded
-from .start import start_residuals
+from .start import implied_start
 from .stream import stream_moments
 from .training import TrainingSpec
 
@@ -137,7 +137,7 @@ def _with_implied_start(forest: Forest, spec: TrainingSpec, moments: LeafMoments
     first = forest.first_trees(1)
     leaves = first.n_leaves
     of_tree, at_model = moments.part(0, leaves), spec.first_trees(1, leaves)
-    implied = spec.start + float(np.median(start_residuals(first, spec, of_tree, slope=False)))
+    implied = implied_start(first, spec, of_tree)
 
     def typical_error(start: float) -> float:
         return float(np.median(leaf_errors(first, replace(at_model, start=start), of_tree)))

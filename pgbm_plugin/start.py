@@ -25,8 +25,8 @@ from .training import TrainingSpec
 _CHUNK = 1 << 14
 _IN_MEMORY = 1 << 26
 
-# Newton's steps towards a start; losses that are not quadratic take a few.
-_STEPS = 4
+# Steps towards a start; losses that are not quadratic take a few.
+_SECANTS = 8
 
 FirstMoments = Callable[[TrainingSpec], LeafMoments]
 """Moments of the first tree under a spec of its own."""
@@ -98,28 +98,46 @@ def settle_start(forest: Forest, spec: TrainingSpec, sums: LabelSums, moments_of
         return replace(spec, start=from_labels)
     if np.isinf(error) or look(spec.start)[0] <= spec.tolerance:
         return spec
-    start = from_labels
     # the equations of one tree alone would also be solved for labels that are all off by the same
-    for _ in range(_STEPS if spec.first_iteration() < forest.n_trees and not spec.constant[0] else 0):
-        start += float(np.median(start_residuals(first, replace(spec, start=start), moments)))
-        if not np.isfinite(start):
-            break
-        error, moments = look(start)
-        if error <= spec.tolerance:
-            return replace(spec, start=start)
+    if spec.first_iteration() < forest.n_trees and not spec.constant[0]:
+        solved = _solved_start(spec, from_labels, moments, look, lambda at, of: implied_start(first, spec, of) - at)
+        if solved is not None:
+            return replace(spec, start=solved)
     return replace(spec, start=from_labels)
 
 
-def start_residuals(first: Forest, spec: TrainingSpec, moments: LeafMoments, slope: bool = True) -> NDArray[np.float64]:
-    """(L,) by how much each leaf of the first tree would move the start: value = start - alpha G(start) / (H + lambda).
+def _solved_start(
+    spec: TrainingSpec,
+    start: float,
+    moments: LeafMoments,
+    look: Callable[[float], tuple[float, LeafMoments]],
+    residual: Callable[[float, LeafMoments], float],
+) -> float | None:
+    """The start that the first tree's leaf equations imply at itself, by secants; None if there is none near."""
+    off = residual(start, moments)
+    # gradients grow by hessians as the start does: exact for squared error
+    share = float(np.median(moments.h_sum / np.maximum(moments.h_sum + spec.lambda_[: len(moments.count)], 1e-300)))
+    step = off / max(1.0 - float(spec.alpha[0]) * share, 1e-3)
+    for _ in range(_SECANTS):
+        start += step
+        if not np.isfinite(start):
+            return None
+        error, moments = look(start)
+        if error <= spec.tolerance:
+            return start
+        before, off = off, residual(start, moments)
+        if off == before:
+            return None
+        step *= off / (before - off)
+    return None
 
-    A step of Newton's, where G grows by H; without `slope`, the moments stay those at another start.
-    """
+
+def implied_start(first: Forest, spec: TrainingSpec, moments: LeafMoments) -> float:
+    """The start under which the first tree's values follow from these moments: value + alpha G / (H + lambda)."""
     denominator = moments.h_sum + spec.lambda_[: first.n_leaves]
     denominator = np.where(denominator > 0, denominator, 1.0)
     newton = np.clip(soft_threshold(moments.g_sum, spec.l1) / denominator, -spec.max_step, spec.max_step)
-    residual = first.leaf_value - spec.start + spec.alpha[0] * newton
-    return residual / np.maximum(1.0 - spec.alpha[0] * moments.h_sum / denominator, 1e-3) if slope else residual
+    return float(np.median(first.leaf_value + spec.alpha[0] * newton))
 
 
 def with_init_score(spec: TrainingSpec) -> TrainingSpec:
