@@ -21,7 +21,7 @@ from .conformal import ConformalScores, conformal_scores, variance_floor
 from .forest import Forest
 from .moments import LeafMoments
 from .objectives import LOG
-from .propagate import LeafWeights, are_wrapped_rows, margins, paper_leaf_values, variances
+from .propagate import LeafWeights, are_wrapped_rows, margins, paper_leaf_values, typical_variance, variances
 from .response import Margins, to_response
 from .rows import Rows, read_rows
 from .training import TrainingSpec
@@ -294,9 +294,10 @@ class ProbabilisticModel:
         changes: after k updates, a row of the first counts decay^k of a new one. Leaves that no new row reaches keep
         their spread. 0 forgets all rows seen before, 1 (or None) none.
 
-        `default_rho` follows the rows, and `rho` if it was the default. What `tune` chose stays; `conformalize` holds
-        for the old spread only, and must be called again. The certificate is that of all rows. If anything fails, in
-        an iterator for instance, the model is what it was.
+        `default_rho` follows the rows, and `rho` if it was the default. What `tune` chose stays: the map on the
+        variance keeps its place relative to the typical one, so that twice the variance stays twice the variance.
+        `conformalize` holds for the old spread only, and must be called again. The certificate is that of all rows. If
+        anything fails, in an iterator for instance, the model is what it was.
 
         Parameters
         ----------
@@ -309,6 +310,7 @@ class ProbabilisticModel:
         besides = Besides(y, sample_weight, init_score, None, label, weight)
         new = updated(self, X, besides, decay, n_jobs or self.n_jobs, progress)
         was_default = self.rho == self.default_rho
+        self.calibration = self.calibration.moved(new.ratio)
         self.moments, self.weights, self.certificate = new.moments, new.weights, new.certificate
         self._leaf_value, self.default_rho = self._leaf_values(), _default_rho(new.moments)
         self.rho = self.default_rho if was_default else self.rho
@@ -389,7 +391,7 @@ class ProbabilisticModel:
         return replace(margins_, variance=np.maximum(margins_.variance, self._variance_floor()))
 
     def _variance_floor(self) -> float:
-        return variance_floor(self.weights.sd, self.moments.count, self.forest.n_trees)
+        return variance_floor(typical_variance(self.forest, self.moments, self.weights))
 
     def __repr__(self) -> str:
         objective = self.spec.objective.name if self.spec.objective else "custom"

@@ -135,7 +135,7 @@ class LeafMoments:
 
     def part(self, lo: int, hi: int) -> LeafMoments:
         """Those of the leaves lo..hi."""
-        return replace(self, **{name: values[lo:hi] for name, values in self.arrays().items()})
+        return LeafMoments(self.rows, **{name: values[lo:hi] for name, values in self.arrays().items()})
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays over leaves, by name."""

@@ -65,6 +65,11 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Le
     return LeafWeights(mu, variance, alpha * np.sqrt(variance) / forest.divisor)
 
 
+def typical_variance(forest: Forest, moments: LeafMoments, weights: LeafWeights) -> float:
+    """The variance of a row that meets the leaves as the rows of the moments did, with trees that are uncorrelated."""
+    return float(forest.n_trees * np.average(weights.sd**2, weights=moments.count))
+
+
 def soft_threshold(g: NDArray[np.float64], l1: NDArray[np.float64] | float) -> NDArray[np.float64]:
     """What L1 regularisation leaves of a gradient: sign(g) max(|g| - l1, 0)."""
     return np.sign(g) * np.maximum(np.abs(g) - l1, 0.0)

@@ -10,7 +10,7 @@ from .custom import on_rows
 from .gathered import Besides, check_moments, own_objective, rows_elsewhere
 from .labelled import read_labelled, table_or_dataset
 from .moments import LeafMoments, leaf_moments
-from .propagate import LeafWeights, leaf_weights
+from .propagate import LeafWeights, leaf_weights, typical_variance
 from .start import with_init_score
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Update:
-    """What a model becomes."""
+    """What a model becomes; `ratio` is that of a typical row's variance, after to before."""
 
     moments: LeafMoments
     weights: LeafWeights
     certificate: Certificate
+    ratio: float
 
 
 def updated(
@@ -39,7 +40,10 @@ def updated(
     if certificate.status != "certified":
         sentence = f"{certificate.sentence}; update brought the last {more.rows:.0f} rows"
         certificate = replace(certificate, sentence=sentence)
-    return Update(moments, leaf_weights(model.forest, model.spec, moments), certificate)
+    weights = leaf_weights(model.forest, model.spec, moments)
+    before = typical_variance(model.forest, model.moments, model.weights)
+    ratio = typical_variance(model.forest, moments, weights) / before if before > 0 else 1.0
+    return Update(moments, weights, certificate, ratio)
 
 
 def _moments(

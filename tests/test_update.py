@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from test_batches import LGB, XGB, assert_same, assert_same_model, cut, smooth
 
 from pgbm_plugin import LeafMoments, partial_moments, torch_objective, wrap
+from pgbm_plugin.calibration import Calibration
 from pgbm_plugin.scores import coverage
 
 pytestmark = pytest.mark.filterwarnings("ignore:not certified:UserWarning")
@@ -141,15 +144,26 @@ def test_tune_stays_and_conformal_goes(make_data):
     X, y = make_data("numeric", n=3000)
     model = wrap(lgb.train(LGB, lgb.Dataset(X[:500], y[:500]), 4), X[:500], y[:500])
     model.tune(X[500:1000], y[500:1000])
-    chosen = model.rho, model.distribution, model.calibration
+    chosen = model.rho, model.distribution, model.calibration.b
     model.update(X[1000:1500], y[1000:1500])
-    assert (model.rho, model.distribution, model.calibration) == chosen
+    assert (model.rho, model.distribution, model.calibration.b) == chosen
     model.conformalize(X[1500:2000], y[1500:2000])
     model.update(X[2000:2500], y[2000:2500])
     with pytest.raises(ValueError, match=r"update has changed the spread since: call model.conformalize"):
         model.predict_interval(X)
     model.conformalize(X[1500:2000], y[1500:2000])
     assert coverage(y[2500:], model.predict_interval(X[2500:], 0.9)) > 0.8
+
+
+@pytest.mark.parametrize("b", [0.0, 0.5, 1.0, 3.0])
+def test_the_map_on_the_variance_moves_along(b, make_data):
+    """Four times the variance in every leaf is four times the variance of every row, whatever the exponent."""
+    X, y = make_data("numeric", n=500)
+    model = wrap(lgb.train(LGB, lgb.Dataset(X, y), 4), X, y)
+    model.calibration = Calibration(b, 2.0)
+    before = model.predict_var(X)
+    model.update(replace(model.moments, gg=4.0 * model.moments.gg), decay=0.0)
+    np.testing.assert_allclose(model.predict_var(X), 4.0 * before, rtol=1e-9)
 
 
 def test_the_papers_mean_follows(make_data):
