@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import struct
 import zlib
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
+from multiprocessing import get_context
 
 import lightgbm as lgb
 import numpy as np
@@ -94,6 +96,22 @@ def test_data_sets_bring_their_labels(make_data):
     X, y = make_data("numeric", n=300)
     booster = xgb.train(XGB, xgb.DMatrix(X, y), 3)
     assert_same(partial_moments(booster, X, y), partial_moments(booster, xgb.DMatrix(X, y)))
+
+
+def on_a_worker(path, start, X, y):
+    return partial_moments(path, X, y, start=start).to_bytes()
+
+
+def test_processes(make_data, tmp_path):
+    """As any engine would: rows to the workers, bytes back."""
+    X, y = make_data("numeric", n=1000)
+    booster = lgb.train(LGB, lgb.Dataset(X, y), 4)
+    booster.save_model(tmp_path / "m.txt")
+    task = partial(on_a_worker, str(tmp_path / "m.txt"), y.astype(np.float32).mean(dtype=np.float64))
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        parts = pool.map(task, np.array_split(X, 3), np.array_split(y, 3))
+        merged = reduce(LeafMoments.merge, map(LeafMoments.from_bytes, parts))
+    assert_same_model(wrap(tmp_path / "m.txt", merged), wrap(booster, X, y), X)
 
 
 def test_moments_of_another_model_are_refused(make_data):
