@@ -87,6 +87,8 @@ def unlabelled_stream(source: Any, features: Features, keep: Sequence[str] = ())
     for i, part in enumerate(source):
         table = part[0] if isinstance(part, tuple) else part
         named = _is_frame(table) and features.names is not None
+        if table_length(table) == 0:
+            continue
         with naming(f"batch {i}"):
             X = _features_of(table, features, ()) if named else table
         yield Batch(f"batch {i}", X), table
@@ -127,7 +129,8 @@ def read_batches(batches: Iterable[Batch], features: Features) -> Iterator[tuple
             weighted = data.weight is not None
             if 2 * len(data) < wanted:
                 first, last = first or batch.name, batch.name
-                small.append(LabelledRows(data.rows.converted(), data.y, data.weight, None))
+                # a copy, because the next batch may come in the same array
+                small.append(LabelledRows(matrix_rows([data.rows]), data.y, data.weight, None))
         if 2 * len(data) >= wanted:
             yield batch.name, data
         elif sum(map(len, small)) >= wanted:

@@ -133,7 +133,7 @@ class ProbabilisticModel:
 
         `distribution` is a family's name, such as "normal" or "studentt(df=5)"; it and `rho` default to the model's.
         If `X` is an iterator of tables, or a path or pattern of Parquet files, an iterator: the distributions of one
-        batch after the other, as they are read.
+        batch after the other, as they are read; of those that have rows.
         """
         if device not in (None, "auto", "cpu"):
             raise ValueError(f"device must be 'auto' or 'cpu', not {device!r}: this version has CPU kernels only")

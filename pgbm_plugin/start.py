@@ -180,13 +180,16 @@ class FirstTrees:
         taken["y"] = self.spec.objective.margin_labels(data.y)
         if data.weight is not None:
             taken["weight"] = data.weight
-        root, *splits = self.forest.routing
+        root, nodes, *sets = self.forest.routing
+        columns = np.unique(nodes["feature"]).astype(np.int64)
+        nodes = nodes.copy()  # of blocks that hold no other columns
+        nodes["feature"] = data.rows.place(columns)[np.searchsorted(columns, nodes["feature"])]
         for t, first in enumerate(self.forest.leaf_start[:-1]):
 
             def chunk(lo: int, hi: int, start: np.int32 = root[t], first: np.int64 = first, t: int = t) -> None:
                 leaf = np.empty(hi - lo, np.int64)
-                for begin, end, X in data.rows.blocks(lo, hi):
-                    cpu.route(X, start, *splits, leaf[begin - lo : end - lo])
+                for begin, end, X in data.rows.blocks(lo, hi, columns):
+                    cpu.route(X, start, nodes, *sets, leaf[begin - lo : end - lo])
                 taken["leaf"][lo:hi, t] = leaf - first
 
             run_chunks(chunk, len(data), _CHUNK, n_jobs)

@@ -13,23 +13,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import xgboost as xgb
+from test_moments import assert_same
 
 from pgbm_plugin import UnsupportedModelError, torch_objective, wrap
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "nthread": 1}
-NAMES = ("g_mean", "h_mean", "gg", "hh", "gh")
-
-
-def assert_same(a, b):
-    """Moments equal to 1e-12 of the size of the numbers that they are sums of."""
-    assert a.rows == b.rows
-    assert np.array_equal(a.count, b.count)
-    g2, h2 = (s / np.maximum(a.count, 1) + m**2 for s, m in ((a.gg, a.g_mean), (a.hh, a.h_mean)))
-    scale = (np.sqrt(g2), np.sqrt(h2), a.gg, a.hh, np.sqrt(a.gg * a.hh))
-    for name, size in zip(NAMES, scale, strict=True):
-        difference = np.abs(getattr(a, name) - getattr(b, name))
-        assert np.all(difference <= 1e-12 * np.maximum(size, 1e-300)), name
 
 
 def assert_same_model(streamed, whole, X):
@@ -124,6 +113,20 @@ def test_batches_of_any_size(size, make_data, monkeypatch):
     if n < len(y):
         batches.append((X[n:], y[n:]))
     assert_same_model(wrap(booster, iter(batches)), whole, X)
+
+
+def test_batches_in_one_array(make_data):
+    """A loader may fill the same arrays again and again."""
+    X, y = make_data("numeric", n=1000)
+    booster = lgb.train(LGB, lgb.Dataset(X, y), 3)
+
+    def batches():
+        rows, labels = np.empty((100, 4)), np.empty(100)
+        for i in range(0, 1000, 100):
+            rows[:], labels[:] = X[i : i + 100], y[i : i + 100]
+            yield rows, labels
+
+    assert_same_model(wrap(booster, batches()), wrap(booster, X, y), X)
 
 
 def test_first_trees_on_disk(make_data, monkeypatch):
@@ -358,7 +361,7 @@ def test_predict_over_batches(make_data):
     parts, X, y = parts_of(make_data)
     model = wrap(lgb.train(LGB, lgb.Dataset(X, y), 3), X, y)
     whole = model.predict_dist(X)
-    for source in (iter([part[0] for part in parts]), iter(parts)):
+    for source in (iter([X[:0], *(part[0] for part in parts)]), iter(parts)):
         found = list(model.predict_dist(source))
         assert len(found) == 4
         assert np.array_equal(np.concatenate([d.mean() for d in found]), whole.mean())

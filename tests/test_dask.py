@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
-from test_batches import LGB, XGB, assert_same, assert_same_model, smooth
+from test_batches import LGB, XGB, assert_same_model, smooth
+from test_moments import assert_same
 
 from pgbm_plugin import UnsupportedModelError, torch_objective, wrap
 from pgbm_plugin import dask as pgbm_dask

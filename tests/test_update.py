@@ -11,7 +11,8 @@ import pytest
 import xgboost as xgb
 from hypothesis import given
 from hypothesis import strategies as st
-from test_batches import LGB, XGB, assert_same, assert_same_model, cut, smooth
+from test_batches import LGB, XGB, assert_same_model, cut, smooth
+from test_moments import assert_same
 
 from pgbm_plugin import LeafMoments, partial_moments, torch_objective, wrap
 from pgbm_plugin.calibration import Calibration
