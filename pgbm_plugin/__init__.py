@@ -12,17 +12,21 @@ from .embed import embed
 from .errors import UnsupportedModelError
 from .io import load
 from .model import ProbabilisticModel
+from .moments import LeafMoments
+from .partial import partial_moments
 from .record import record
 from .validation import crps_callback
 from .wrap import wrap
 
 __version__ = "0.1.0"
 __all__ = [
+    "LeafMoments",
     "ProbabilisticModel",
     "UnsupportedModelError",
     "crps_callback",
     "embed",
     "load",
+    "partial_moments",
     "record",
     "torch_objective",
     "wrap",

@@ -85,11 +85,17 @@ class TorchObjective:
         return self.derivatives(margin, y, sample_weight)
 
     def derivatives(
-        self, margin: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, hessian: Hessian | None = None
+        self,
+        margin: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        hessian: Hessian | None = None,
+        floor: bool = True,
     ) -> tuple[Array, Array]:
         """(n,) gradient, and second derivative of the kind that steps the trees or that is asked for."""
         g, diagonal, rowsum = self._exact(np.asarray(margin).reshape(-1), np.asarray(y).reshape(-1))
-        h = self._floored(rowsum if (hessian or self.hessian) == "rowsum" else diagonal)
+        h = rowsum if (hessian or self.hessian) == "rowsum" else diagonal
+        h = self._floored(h) if floor else h
         if sample_weight is None:
             return g, h
         if self.levels is not None:
@@ -212,19 +218,24 @@ class TorchObjective:
         # not finite outside the loss's domain, and then not greater
         return difference > 1e3 * torch.finfo(p.dtype).eps * float(rowsum.abs().max() + product.abs().max())
 
+    def couples_rows(self, margin: NDArray[Any], y: Array) -> bool:
+        """Whether the loss couples what a level gives it: groups of rows, or single ones if there are no levels."""
+        # also off the start, which is one constant for all rows: there, a penalty on their spread couples nothing
+        noise = 0.5 * y.std() * np.random.default_rng(0).normal(size=len(y))
+        return any(
+            self._couples(level.sums(at), level.sums(y), level.weight)
+            for level in self._levels(len(y))
+            for at in (margin, margin + noise)
+        )
+
     def _look_ahead(self, margin: NDArray[Any], y: Array, rate: float | None) -> None:
         """Before the first tree: refuse a coupled loss without levels, warn of what will go wrong."""
-        for level in self._levels(len(y)):
-            exact = self.hessian == "diagonal" or self.levels is not None
-            # also off the start, which is one constant for all rows: there, a penalty on their spread couples nothing
-            noise = 0.5 * y.std() * np.random.default_rng(0).normal(size=len(y))
-            places = (level.sums(at) for at in (margin, margin + noise))
-            if exact and any(self._couples(at, level.sums(y), level.weight) for at in places):
-                raise ValueError(
-                    "the loss couples rows, so that the diagonal of its Hessian does not follow from one backward "
-                    "pass. Say which rows it sums, torch_objective(loss, levels=[(groups, weight), ...]) with a loss "
-                    "of one sum; or step with the row sums of the Hessian, hessian='rowsum'"
-                )
+        if (self.hessian == "diagonal" or self.levels is not None) and self.couples_rows(margin, y):
+            raise ValueError(
+                "the loss couples rows, so that the diagonal of its Hessian does not follow from one backward "
+                "pass. Say which rows it sums, torch_objective(loss, levels=[(groups, weight), ...]) with a loss "
+                "of one sum; or step with the row sums of the Hessian, hessian='rowsum'"
+            )
         _, diagonal, rowsum = self._exact(margin, y)
         if self.levels and self.hessian == "diagonal":
             ratio = float((rowsum / np.where(diagonal > 0, diagonal, np.inf)).max())

@@ -25,6 +25,11 @@ class Calibration:
     def __call__(self, variance: Array) -> Array:
         return variance if self.b == self.c == 1.0 else self.c * variance**self.b
 
+    def moved(self, ratio: float) -> Calibration:
+        """The same map for variances that are all `ratio` times as large: what it returns is so, too."""
+        known = self.b != 1.0 and 0.0 < ratio < math.inf
+        return Calibration(self.b, self.c * ratio ** (1.0 - self.b)) if known else self
+
     def __str__(self) -> str:
         return "variance" if self.b == self.c == 1.0 else f"{self.c:.4g} * variance^{self.b:.3g}"
 

@@ -114,8 +114,8 @@ def _diagnose(
     trained_on = _training_rows(forest, spec)
     if trained_on is not None and not spec.subsampled and trained_on != moments.rows:
         return "held-out", (
-            f"these are not the training rows: {moments.rows} were given, training saw {trained_on}; the moments are "
-            f"out of sample"
+            f"these are not the training rows: {moments.rows:.0f} were given, training saw {trained_on}; the moments "
+            f"are out of sample"
         )
     if contained and match < 1.0 and spec.subsampled is not False:
         return "subsampled", (

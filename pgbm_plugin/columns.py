@@ -35,6 +35,8 @@ def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
         )
     if name == "sample_weight" and (column.min() < 0 or not column.any()):
         raise ValueError("sample_weight must not be negative, nor zero for every row")
+    if name == "weight" and column.min() < 0:
+        raise ValueError("weight must not be negative")
     return column
 
 
@@ -60,3 +62,12 @@ def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:
         shown = levels.tolist() if levels.size < 10 else f"an array of shape {levels.shape}"
         raise ValueError(f"{name} must lie strictly between 0 and 1, not {shown}")
     return levels
+
+
+def level_names(levels: ArrayLike) -> list[str]:
+    """Names of columns of quantiles: q05, q50, q97.5."""
+    levels = np.atleast_1d(check_levels("quantiles", levels)) if np.size(levels) else np.empty(0)
+    names = [f"q{'0' * (level < 0.1)}{100.0 * level:.10g}" for level in levels.tolist()]
+    if len(set(names)) < len(names):
+        raise ValueError(f"quantiles holds a level twice: {', '.join(names)}")
+    return names

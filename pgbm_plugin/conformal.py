@@ -38,10 +38,9 @@ def conformal_scores(
     return ConformalScores((y - margins.prediction) / std, lower, rho, calibration, family)
 
 
-def variance_floor(leaf_sd: NDArray[np.float64], count: NDArray[np.int64], n_trees: int) -> float:
+def variance_floor(typical: float) -> float:
     """A millionth of a typical row's variance: a row that only met leaves of one row has none, and still a residual.
 
     It depends on the wrapped rows alone, so that calibration rows and new rows stay exchangeable.
     """
-    typical = n_trees * np.average(leaf_sd**2, weights=np.maximum(count, 1))
     return float(max(1e-6 * typical, np.finfo(float).tiny))

@@ -25,11 +25,11 @@ _LARGE = 1 << 30
 _INSTALL = "pip install 'pgbm-plugin[cuda]' (CUDA 13) or 'pgbm-plugin[cuda12]'"
 
 
-def check_device(device: str) -> str:
-    """Refuse what is no device, before any work."""
+def check_device(device: str, here: bool = True) -> str:
+    """Refuse what is no device, before any work; one of other machines (not `here`) is theirs to refuse."""
     if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:1', not {device!r}")
-    if device.startswith("cuda"):
+    if here and device.startswith("cuda"):
         _gpu(device)
     return device
 
@@ -68,8 +68,17 @@ def in_kind_of(X: Any, values: NDArray[Any]) -> Any:
 
 
 class CudaRows(Rows):
-    """Rows that a GPU reads. `device` is its number, `stream` the one to work on, `width` the bytes of a row."""
+    """Rows that a GPU reads.
 
+    Attributes
+    ----------
+    table : the table of the host that they are sent from, or None.
+    device : number of the GPU.
+    stream : the one to work on.
+    width : bytes of a row on the GPU, beside the table itself if that lies there.
+    """
+
+    table: Rows | None
     device: int
     stream: Any
     width: int
@@ -82,22 +91,24 @@ class CudaRows(Rows):
 class _Sent(CudaRows):
     """A table of the host, sent block by block."""
 
+    table: Rows
+
     def __init__(self, rows: Rows, device: int):
         super().__init__(rows.features)
-        self.rows, self.n = rows, len(rows)
+        self.table, self.n = rows, len(rows)
         self.device, self.stream = device, 0
         self.width = 8 * rows.features.count
 
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        return self.rows.block(lo, hi, columns)
+        return self.table.block(lo, hi, columns)
 
     def converted(self) -> Rows:
-        return _Sent(self.rows.converted(), self.device)
+        return _Sent(self.table.converted(), self.device)
 
     def sent(self, lo: int, hi: int) -> Iterator[tuple[int, int, Any]]:
         from numba import cuda
 
-        for begin, end, block in self.rows.blocks(lo, hi):
+        for begin, end, block in self.table.blocks(lo, hi):
             contiguous = block.flags.c_contiguous or block.flags.f_contiguous
             yield begin, end, cuda.to_device(block if contiguous else np.ascontiguousarray(block), self.stream)
 
@@ -107,6 +118,7 @@ class _Resident(CudaRows):
 
     def __init__(self, X: Any, features: Features):
         super().__init__(features)
+        self.table = None
         if hasattr(X, "columns"):
             X = _cudf_matrix(X, features)
         self.X = _view(X)

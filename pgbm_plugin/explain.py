@@ -45,13 +45,13 @@ class Paths:
     slot_share: Array
 
 
-def leaf_paths(forest: Forest, count: NDArray[np.int64]) -> Paths:
+def leaf_paths(forest: Forest, count: NDArray[Any]) -> Paths:
     """The paths of a forest in whose leaves there were `count` rows."""
     from .kernels import explain
 
     n, leaves = len(forest.nodes), forest.n_leaves
     left, right, feature = (np.ascontiguousarray(forest.nodes[name]) for name in ("left", "right", "feature"))
-    parents = np.zeros(n, np.int64), np.empty(n, np.int64), count, np.empty(leaves, np.int64)
+    parents = np.zeros(n), np.empty(n, np.int64), count.astype(np.float64), np.empty(leaves, np.int64)
     steps = explain.climb(left, right, forest.root, *parents, np.empty(n, np.int64))
     if steps > _MAX_STEPS:
         raise ValueError(f"the trees are too deep to explain: {steps} steps from roots to leaves, {_MAX_STEPS} at most")
@@ -93,7 +93,7 @@ def explain_variance(
     forest: Forest,
     rows: Rows,
     leaf_sd: Array,
-    count: NDArray[np.int64],
+    count: NDArray[Any],
     rho: float,
     calibration: Calibration,
     n_jobs: int | None = None,

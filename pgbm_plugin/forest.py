@@ -146,14 +146,14 @@ class Forest:
         """The arrays of `routing` on each GPU that they were sent to, by its number."""
         return {}
 
-    def first_tree(self) -> Forest:
-        """The first tree alone."""
-        leaves = int(self.leaf_start[1])
+    def first_trees(self, trees: int) -> Forest:
+        """The first trees alone."""
+        leaves = int(self.leaf_start[trees])
         return replace(
             self,
-            root=self.root[:1],
-            nodes=self.nodes[: leaves - 1],
-            leaf_start=self.leaf_start[:2],
+            root=self.root[:trees],
+            nodes=self.nodes[: leaves - trees],
+            leaf_start=self.leaf_start[: trees + 1],
             leaf_value=self.leaf_value[:leaves],
             leaf_label=self.leaf_label[:leaves],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,12 @@ class Frame(Rows):
             else:
                 out[:, i] = self._numbers(j, lo, hi)
         return out
+
+    def own_codes(self) -> Iterator[tuple[str, int, Any]]:
+        """(column, code, value) of the categories whose values the model has not stored."""
+        for j in self.coded:
+            values = self._dictionary(j, 0, self.n)[0]
+            yield from ((self._name(j), code, value) for code, value in enumerate(values) if value is not None)
 
     def _category_values(self, columns: list[int]) -> dict[int, Sequence[Any]]:
         """Column -> the training categories, for the frame's categorical columns."""
@@ -200,8 +206,14 @@ FRAMES = (
 )
 
 
+def columns_of(frame: Any) -> list[str]:
+    """Names of a frame's columns."""
+    names = getattr(frame, "column_names", None)
+    return [str(name) for name in (frame.columns if names is None else names)]
+
+
 def check_names(names: list[str], features: Features) -> None:
-    """Refuse a frame with other columns than those of training."""
+    """Refuse a frame whose columns are not the model's."""
     _check_count_named(names, features)
     if features.names is None:
         return

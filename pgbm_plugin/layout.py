@@ -69,6 +69,14 @@ def _whole(value: Any) -> int:
     return value
 
 
+def _rows(value: Any) -> float:
+    """Rows seen; not a whole number after a decay."""
+    number = _whole(value) if type(value) is int else _real(value)
+    if number <= 0:
+        raise ValueError(f"is {number}: moments of no rows")
+    return number
+
+
 def _flag(value: Any) -> bool:
     if type(value) is not bool:
         raise ValueError(f"is {value!r:.60}, neither true nor false")
@@ -143,12 +151,13 @@ ARRAYS = {
     "spec.folded": StoredArray("BOOL", "trees"),
     "spec.leaf_count": StoredArray("I64", "leaves", rule="finite and not negative", optional=True),
     "spec.leaf_cover": StoredArray("F64", "leaves"),
-    "moments.count": StoredArray("I64", "leaves", rule="finite and not negative"),
+    "moments.count": StoredArray("I64 F64", "leaves", rule="finite and not negative"),
     "moments.g_mean": StoredArray("F64", "leaves", rule="finite"),
     "moments.h_mean": StoredArray("F64", "leaves", rule="finite"),
     "moments.gg": StoredArray("F64", "leaves", rule="finite and not negative"),
     "moments.hh": StoredArray("F64", "leaves", rule="finite and not negative"),
     "moments.gh": StoredArray("F64", "leaves", rule="finite"),
+    "moments.freedom": StoredArray("F64", "leaves", rule="finite and not negative", optional=True),
     # they follow from the moments, but powers have other last bits on other machines
     "weights.mu": StoredArray("F64", "leaves", rule="finite"),
     "weights.variance": StoredArray("F64", "leaves", rule="finite and not negative"),
@@ -192,7 +201,7 @@ SCALARS: dict[str, dict[str, Kind]] = {
         "rates_known": _flag,
     },
     "objective": {"name": _text, "code": _whole, "value": _number, "coupled": _flag},
-    "moments": {"rows": _whole},
+    "moments": {"rows": _rows},
     "certificate": {"status": _choice(*get_args(Status)), "error": _number, "tolerance": _real, "sentence": _text},
     "settings": {"rho": _real, "distribution": _text, "tuned_on": _optional(_digest)},
     "calibration": {"b": _real, "c": _real},

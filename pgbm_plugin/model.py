@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .adapters import read_dataset
+from .batches import is_stream, naming, unlabelled_stream
 from .calibration import Calibration
 from .certificate import Certificate
 from .columns import check_levels, read_column
@@ -22,7 +23,7 @@ from .forest import Forest
 from .heldout import held_out_labels
 from .moments import LeafMoments
 from .objectives import LOG
-from .propagate import LeafWeights, margins, paper_leaf_values
+from .propagate import LeafWeights, margins, paper_leaf_values, typical_variance
 from .response import Margins, to_response
 from .rows import Rows
 from .settings import Settings, check_rho, digest
@@ -74,9 +75,14 @@ class ProbabilisticModel:
         self.mean = mean
         self.device = device
         self.n_jobs = n_jobs
-        self.default_rho = math.log10(moments.rows) / 100.0
+        self.default_rho = _default_rho(moments)
         self._settings = Settings(self.default_rho) if settings is None else settings
-        self._leaf_value = forest.leaf_value if mean == "booster" else paper_leaf_values(forest, spec, weights)
+        self._leaf_value = self._leaf_values()
+
+    def _leaf_values(self) -> NDArray[Any]:
+        if self.mean == "booster":
+            return self.forest.leaf_value
+        return paper_leaf_values(self.forest, self.spec, self.weights)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -134,14 +140,48 @@ class ProbabilisticModel:
         """A distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``, ``d.crps(y)``...
 
         `distribution` is a family's name, such as "normal" or "studentt(df=5)"; it, `rho` and `device` default to the
-        model's. `dtype` float32 lets a GPU take the variances in single precision, to about 1e-5 (means stay as they
-        are); many are far slower in double. Distributions live on the host.
+        model's. If `X` is an iterator of tables, or a path or pattern of Parquet files, an iterator: the distributions
+        of one batch after the other, as they are read.
+
+        `dtype` float32 lets a GPU take the variances in single precision, to about 1e-5 (means stay as they are); many
+        are far slower in double. Distributions live on the host.
         """
         rho = self.rho if rho is None else check_rho(rho)
         if np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
         family = self._checked_family(distribution, rho)
+        if is_stream(X):
+            if init_score is not None:
+                raise TypeError("init_score belongs to one table: predict batch by batch, predict_dist(X, init_score=)")
+            return self._of_batches(X, rho, family, device, dtype)
         return self._around(self._margins(X, rho, init_score, device, dtype), *family)
+
+    def _of_batches(
+        self, X: Any, rho: float, family: tuple[type[Distribution], dict[str, Any]], device: str | None, dtype: Any
+    ) -> Any:
+        for batch, _ in unlabelled_stream(X, self.forest.features):
+            with naming(batch.name):
+                distribution = self._around(self._margins(batch.X, rho, None, device, dtype), *family)
+            yield distribution
+
+    def predict_parquet(
+        self,
+        X: Any,
+        path: Any,
+        *,
+        quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        keep: Sequence[str] = (),
+        progress: bool = False,
+    ) -> int:
+        """Write the distributions of rows to a Parquet file; returns how many.
+
+        Columns are mean, std and quantiles, such as q05, q50 and q95. `X` is a table, an iterator of tables, or a path
+        or pattern of Parquet files; a few batches are in memory at a time. `keep` are columns of these tables that are
+        copied, such as a key. The file appears when it is complete.
+        """
+        from .parquet import write_distributions
+
+        return write_distributions(self, X, path, quantiles, keep, progress)
 
     def predict_var(self, X: Any, *, init_score: Any = None, device: str | None = None) -> Any:
         """(n,) predictive variances."""
@@ -251,6 +291,47 @@ class ProbabilisticModel:
 
         save(self, path)
 
+    def update(
+        self,
+        X: Any,
+        y: Any = None,
+        decay: float | None = None,
+        *,
+        sample_weight: Any = None,
+        init_score: Any = None,
+        label: str | None = None,
+        weight: str | None = None,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ) -> ProbabilisticModel:
+        """Merge the moments of more labelled rows, without retraining: the spread changes, the mean does not.
+
+        With `decay`, each row seen before counts that many times what it did, so that the moments follow a noise that
+        changes: after k updates, a row of the first counts decay^k of a new one. Leaves that no new row reaches keep
+        their spread. 0 forgets all rows seen before, 1 (or None) none.
+
+        `default_rho` follows the rows, and `rho` if it was the default. What `tune` chose stays: the map on the
+        variance keeps its place relative to the typical one, so that twice the variance stays twice the variance.
+        `conformalize` holds for the old spread only, and must be called again. The certificate is that of all rows. If
+        anything fails, in an iterator for instance, the model is what it was.
+
+        Parameters
+        ----------
+        X, y, sample_weight, init_score, label, weight : whatever `wrap` takes: tables, batches, files, Dask, moments.
+        decay : in [0, 1].
+        """
+        from .gathered import Besides
+        from .update import updated
+
+        besides = Besides(y, sample_weight, init_score, None, label, weight, self.device)
+        new = updated(self, X, besides, decay, n_jobs or self.n_jobs, progress)
+        rho = _default_rho(new.moments) if self.rho == self.default_rho else self.rho
+        calibration = self.calibration.moved(new.ratio)
+        self._settings = replace(self._settings, rho=rho, calibration=calibration, conformal=None)
+        self.moments, self.weights, self.certificate = new.moments, new.weights, new.certificate
+        self._leaf_value, self.default_rho = self._leaf_values(), _default_rho(new.moments)
+        return self
+
     def _held_out(
         self, name: str, X: Any, y: Any, y_name: str, init_score: Any, device: str | None, at_least: int
     ) -> tuple[Rows, NDArray[np.float64], Margins]:
@@ -295,15 +376,19 @@ class ProbabilisticModel:
         return replace(margins_, variance=np.maximum(margins_.variance, self._variance_floor()))
 
     def _variance_floor(self) -> float:
-        return variance_floor(self.weights.sd, self.moments.count, self.forest.n_trees)
+        return variance_floor(typical_variance(self.forest, self.moments, self.weights))
 
     def __repr__(self) -> str:
         objective = self.spec.objective.name if self.spec.objective else "custom"
         return (
             f"ProbabilisticModel: {self.forest.booster}, {objective}, {self.forest.n_trees} trees, "
             f"{self.forest.n_leaves} leaves\n"
-            f"  rows seen:    {self.moments.rows}\n"
+            f"  rows seen:    {self.moments.rows:.0f}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"
             f"  distribution: {self._settings}"
         )
+
+
+def _default_rho(moments: LeafMoments) -> float:
+    return math.log10(moments.rows) / 100.0

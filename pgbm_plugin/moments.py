@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any
 
@@ -15,6 +16,9 @@ from .route import choose_route, tree_by_tree
 from .rows import Rows
 from .training import TrainingSpec
 
+# What the rows of a leaf count for at least, however often they decay.
+_FAINT = 1e-100
+
 
 @dataclass(frozen=True)
 class LeafMoments:
@@ -22,34 +26,54 @@ class LeafMoments:
 
     Attributes
     ----------
-    rows : rows seen.
-    count : (L,) int64, rows in the leaf, n_j.
+    rows : rows seen; after a decay, as many as they still count for.
+    count : (L,) int64, rows in the leaf, n_j; after a decay float64, what they still count for.
     g_mean, h_mean : (L,) mean gradient and hessian; 0 in an empty leaf.
     gg, hh, gh : (L,) sums of squares and products of the deviations from the means.
+    freedom : (L,) what makes variances of those sums; None for count - 1, which it is until a decay.
     """
 
-    rows: int
-    count: NDArray[np.int64]
+    rows: float
+    count: NDArray[Any]
     g_mean: NDArray[np.float64]
     h_mean: NDArray[np.float64]
     gg: NDArray[np.float64]
     hh: NDArray[np.float64]
     gh: NDArray[np.float64]
+    freedom: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of_nothing(cls, leaves: int) -> LeafMoments:
+        """Moments over no rows: what merging begins with."""
+        return cls(0, np.zeros(leaves, np.int64), *np.zeros((5, leaves)))
+
+    @property
+    def size(self) -> NDArray[Any]:
+        """(L,) n_j; after a decay, how many rows of equal count would tell as much: (sum w)^2 / sum w^2."""
+        if self.freedom is None:
+            return self.count
+        return self.count / np.where(self.count > 0, self.count - self.freedom, 1.0)
 
     @property
     def var_g(self) -> NDArray[np.float64]:
         """(L,) sample variance of the gradient, divisor n - 1; 0 for a single row."""
-        return self.gg / np.maximum(self.count - 1, 1)
+        return self.gg / self._divisor
 
     @property
     def var_h(self) -> NDArray[np.float64]:
         """(L,) sample variance of the hessian."""
-        return self.hh / np.maximum(self.count - 1, 1)
+        return self.hh / self._divisor
 
     @property
     def cov_gh(self) -> NDArray[np.float64]:
         """(L,) sample covariance of gradient and hessian."""
-        return self.gh / np.maximum(self.count - 1, 1)
+        return self.gh / self._divisor
+
+    @property
+    def _divisor(self) -> NDArray[Any]:
+        if self.freedom is None:
+            return np.maximum(self.count - 1, 1)
+        return np.where(self.freedom > 0, self.freedom, 1.0)
 
     @property
     def g_sum(self) -> NDArray[np.float64]:
@@ -63,8 +87,14 @@ class LeafMoments:
 
     def merge(self, other: LeafMoments) -> LeafMoments:
         """Moments over the rows of both (Chan, Golub and LeVeque's update)."""
+        if len(self.count) != len(other.count):
+            raise ValueError(
+                f"moments of {len(self.count)} leaves do not merge with moments of {len(other.count)}: they are those "
+                f"of another model"
+            )
         count = self.count + other.count
-        share = other.count / np.maximum(count, 1)
+        some = np.where(count > 0, count, 1)
+        share = other.count / some
         dg, dh = other.g_mean - self.g_mean, other.h_mean - self.h_mean
         between = self.count * share
         return LeafMoments(
@@ -75,7 +105,58 @@ class LeafMoments:
             self.gg + other.gg + dg * dg * between,
             self.hh + other.hh + dh * dh * between,
             self.gh + other.gh + dg * dh * between,
+            self._merged_freedom(other, some),
         )
+
+    def _merged_freedom(self, other: LeafMoments, count: NDArray[Any]) -> NDArray[np.float64] | None:
+        """W - sum w^2 / W over the rows of both, from the same of each; a sum of what cannot be negative."""
+        if self.freedom is None and other.freedom is None:
+            return None
+        a, b = (part.freedom if part.freedom is not None else np.maximum(part.count - 1, 0) for part in (self, other))
+        return (2.0 * self.count * other.count + self.count * a + other.count * b) / count
+
+    def faded(self, decay: float) -> LeafMoments:
+        """The same rows, each counting `decay` times what it did: means and variances stay, merging weighs them less.
+
+        So a leaf that no further row reaches keeps its variance, whatever the decay, as long as that is not 0.
+        """
+        if decay == 1.0:
+            return self
+        if decay == 0.0:
+            return LeafMoments.of_nothing(len(self.count))
+        # a leaf that is never reached again would underflow; beside one fresh row this much is nothing
+        share = np.where(self.count * decay > _FAINT, decay, 1.0)
+        freedom = np.maximum(self.count - 1.0, 0.0) if self.freedom is None else self.freedom
+        squares = (share * sums for sums in (self.gg, self.hh, self.gh, freedom))
+        return LeafMoments(self.rows * decay, self.count * share, self.g_mean, self.h_mean, *squares)
+
+    def part(self, lo: int, hi: int) -> LeafMoments:
+        """Those of the leaves lo..hi."""
+        return LeafMoments(self.rows, **{name: values[lo:hi] for name, values in self.arrays().items()})
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays over leaves, by name."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        return {name: values for name, values in named.items() if values is not None}
+
+    def to_bytes(self) -> bytes:
+        """For another process or machine; `from_bytes` is the way back."""
+        from .wire import to_bytes
+
+        return to_bytes(self)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> LeafMoments:
+        """Moments from `to_bytes`; anything else is a ValueError."""
+        from .wire import from_bytes
+
+        return from_bytes(raw)
+
+
+def joined(trees: Sequence[LeafMoments]) -> LeafMoments:
+    """Moments of several trees over the same rows, none of them decayed, one after the other."""
+    arrays = [moments.arrays() for moments in trees]
+    return LeafMoments(trees[0].rows, **{name: np.concatenate([of[name] for of in arrays]) for name in arrays[0]})
 
 
 @dataclass(frozen=True)
@@ -112,11 +193,21 @@ def leaf_moments(
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> LeafMoments:
-    """One pass over labelled rows."""
+    """One pass over labelled rows.
+
+    Trees after a folded start see the margins of training to the bit: LightGBM stored the first tree's values as it
+    added them to the start. So these moments do not depend on the start, which may be known less exactly.
+    """
     assert spec.objective is not None
     data = replace(data, y=spec.objective.margin_labels(data.y))
     gather = _gather if spec.objective.gradients is None else _gather_custom
-    return gather(forest, spec, data, n_jobs, progress)
+    trees = spec.first_iteration()
+    if not spec.folded[0] or trees == forest.n_trees:
+        return gather(forest, spec, data, n_jobs, progress)
+    first = forest.first_trees(trees)
+    at_start = gather(first, spec.first_trees(trees, first.n_leaves), data, n_jobs, False)
+    later = gather(forest, spec.from_zero(), data, n_jobs, progress)
+    return joined([at_start, later.part(first.n_leaves, forest.n_leaves)])
 
 
 def _gather(forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None, progress: bool) -> LeafMoments:

@@ -70,8 +70,8 @@ def run_chunks(function: Callable[[int, int], None], n: int, size: int, n_jobs: 
 
 
 @contextmanager
-def progress_bar(total: int, unit: str, show: bool) -> Iterator[Callable[[int], Any]]:
-    """A function that advances a progress bar, or does nothing."""
+def progress_bar(total: int | None, unit: str, show: bool) -> Iterator[Callable[[int], Any]]:
+    """A function that advances a progress bar, or does nothing; with the time left if the total is known."""
     if not show:
         yield lambda n: None
         return

@@ -39,7 +39,7 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Le
     average V of its tree.
     """
     tree = forest.tree_of_leaf()
-    n = np.maximum(moments.count, 1)
+    n = np.maximum(moments.size, 1)
     d = moments.h_mean + spec.lambda_ / n
     known = (moments.count > 0) & (d > 0)
     d = np.where(known, d, 1.0)
@@ -60,6 +60,11 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Le
     mu = np.clip(np.where(known, mu, stored), -spec.max_step, spec.max_step)
     variance = np.where(known, variance, mean_variance[tree])
     return LeafWeights(mu, variance, alpha * np.sqrt(variance) / forest.divisor)
+
+
+def typical_variance(forest: Forest, moments: LeafMoments, weights: LeafWeights) -> float:
+    """The variance of a row that meets the leaves as the rows of the moments did, with trees that are uncorrelated."""
+    return float(forest.n_trees * np.average(weights.sd**2, weights=moments.count))
 
 
 def soft_threshold(g: NDArray[np.float64], l1: NDArray[np.float64] | float) -> NDArray[np.float64]:

@@ -19,10 +19,11 @@ from .adapters.xgboost_trees import flatten
 from .autograd import TorchObjective
 from .certificate import leaf_errors
 from .errors import UnsupportedModelError
+from .moments import joined
 from .objectives import IDENTITY, Gradients
 from .parallel import resolve_jobs
 from .rates import solve_rates
-from .recording import ATTRIBUTE, INSTEAD, SLACK, Leaves, TrainingRows, Ways, joined
+from .recording import ATTRIBUTE, INSTEAD, SLACK, Leaves, TrainingRows, Ways
 
 
 def record(

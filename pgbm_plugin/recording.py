@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from .adapters import read_model
 from .autograd import TorchObjective
+from .custom import TorchSteps
 from .errors import UnsupportedModelError
 from .forest import Forest
-from .moments import LeafMoments, custom_gradients, from_sums
+from .moments import LeafMoments, custom_gradients, from_sums, joined
 from .objectives import IDENTITY, LOG, Gradients, custom, forgotten
 from .parallel import map_chunks
 from .route import gradient_arguments
@@ -110,11 +111,6 @@ def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[Training
 def _chunk(rows: int) -> int:
     """An even number of rows, for the moments' lanes (see `kernels.accumulate`)."""
     return max(_CHUNK, -(-rows // (2 * _CHUNKS)) * 2)
-
-
-def joined(trees: list[LeafMoments]) -> LeafMoments:
-    """Moments of several trees over the same rows."""
-    return LeafMoments(trees[0].rows, *(np.concatenate([getattr(tree, name) for tree in trees]) for name in _FIELDS))
 
 
 def _first_leaves(trees: list[Leaves]) -> NDArray[np.int64]:
@@ -275,5 +271,5 @@ def _with_objective(
     if spec.objective is not None and spec.objective.link != IDENTITY:
         raise ValueError(f"the model has a built-in objective, {spec.objective.name!r}; leave objective= out")
     if isinstance(objective, TorchObjective):
-        objective = partial(objective.derivatives, sample_weight=weight)
+        objective = TorchSteps(objective, weight)
     return replace(spec, objective=custom(objective)), None

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .calibration import Calibration
+from .columns import level_names
 from .forest import Forest
 from .objectives import IDENTITY, LOG
 
@@ -65,6 +66,15 @@ class Margins:
         """The members of a family with these means and calibrated variances."""
         variance = self.response_variance(calibration, lognormal=family.is_lognormal)
         return family.from_moments(self.prediction.astype(np.float64, copy=False), variance, **options)
+
+
+def summary(distribution: Distribution, quantiles: ArrayLike) -> dict[str, NDArray[np.float64]]:
+    """Distributions as columns: mean, std and quantiles such as q05."""
+    columns = {"mean": distribution.mean(), "std": distribution.std()}
+    names = level_names(quantiles)
+    if names:
+        columns |= zip(names, distribution.ppf(np.atleast_1d(quantiles)).T, strict=True)
+    return columns
 
 
 def to_response(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:

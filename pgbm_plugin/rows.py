@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,8 +54,7 @@ class Rows(ABC):
 
     def converted(self) -> Rows:
         """The same rows as one matrix that needs no conversion: for many passes over them."""
-        parts = [block for _, _, block in self.blocks(0, self.n)]
-        return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
+        return matrix_rows([self])
 
     @abstractmethod
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
@@ -129,6 +128,12 @@ class _Matrix(Rows):
         return block if block.dtype in (np.float32, np.float64) and block.dtype.isnative else block.astype(np.float64)
 
 
+def matrix_rows(parts: Sequence[Rows]) -> Rows:
+    """One table of the rows of several, which need no conversion (see `Rows.converted`)."""
+    blocks = [block for part in parts for _, _, block in part.blocks(0, len(part))]
+    return _Matrix(np.concatenate(blocks), replace(parts[0].features, missing=np.nan))
+
+
 class _Sparse(Rows):
     """SciPy sparse matrices and arrays."""
 
@@ -156,6 +161,12 @@ class _Sparse(Rows):
         out = np.full((hi - lo, width), self.features.absent, np.float64 if X.dtype == np.float64 else np.float32)
         out[row, column] = data
         return out
+
+
+def table_length(X: Any) -> int:
+    """Rows of anything that may be a table; -1 for what is none."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape else len(X) if hasattr(X, "__len__") else -1
 
 
 def _as_matrix(X: Any) -> NDArray[Any]:

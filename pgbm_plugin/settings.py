@@ -71,7 +71,9 @@ class Settings:
         if issubclass(cls, Conformal):
             scores = self.conformal
             if scores is None:
-                raise ValueError("there are no conformal scores: call model.conformalize first")
+                raise ValueError(
+                    "there are no conformal scores, or update has changed the spread since: call model.conformalize"
+                )
             if (scores.rho, scores.calibration) != (rho, self.calibration):
                 raise ValueError("rho or calibration changed after conformalize: call it again")
             return cls, {"residuals": scores.residuals, "lower": scores.lower}

@@ -56,19 +56,30 @@ class TrainingSpec:
     tolerance: float
     rates_known: bool = True
 
-    def first_tree(self, leaves: int) -> TrainingSpec:
-        """How the first tree was grown, which has so many leaves."""
+    def first_trees(self, trees: int, leaves: int) -> TrainingSpec:
+        """How the first trees were grown, which have so many leaves."""
         return replace(
             self,
-            alpha=self.alpha[:1],
-            alpha_free=self.alpha_free[:1],
-            constant=self.constant[:1],
+            alpha=self.alpha[:trees],
+            alpha_free=self.alpha_free[:trees],
+            constant=self.constant[:trees],
             lambda_=self.lambda_[:leaves],
-            iteration=self.iteration[:1],
-            folded=self.folded[:1],
+            iteration=self.iteration[:trees],
+            folded=self.folded[:trees],
             leaf_count=None if self.leaf_count is None else self.leaf_count[:leaves],
             leaf_cover=self.leaf_cover[:leaves],
         )
+
+    def first_iteration(self) -> int:
+        """How many trees it had."""
+        return int(np.sum(self.iteration == self.iteration[0]))
+
+    def from_zero(self) -> TrainingSpec:
+        """The same with what is folded into trees left there: margins after them are sums of stored values, to the bit.
+
+        Gradients of the first iteration are then not those of training.
+        """
+        return replace(self, start=0.0, folded=np.zeros_like(self.folded))
 
     def new_iteration(self) -> NDArray[np.bool_]:
         """(T,) whether a tree saw fresh gradients."""

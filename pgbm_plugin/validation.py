@@ -226,9 +226,10 @@ class CRPSCallback:
         data, held_out = _labelled_rows(training, "", forest), _labelled_rows(validation, "_val", forest)
         # boosters hold weights in float32
         weight = None if data.weight is None else data.weight.astype(np.float32).astype(np.float64)
-        start = data.initial_margin(forest, spec, 0, len(data))
+        from_zero = spec.from_zero() if spec.folded[0] else spec
+        start = data.initial_margin(forest, from_zero, 0, len(data))
         train = FollowedRows(data.rows, data.y, weight, data.init_score, start)
-        leaf_moments(forest, spec, train, n_jobs=self.n_jobs)
+        leaf_moments(forest, from_zero, train, n_jobs=self.n_jobs)
         objective = spec.objective
         assert objective is not None
         if objective.diagonal is not None:

@@ -5,26 +5,27 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .adapters import TrainingData, held_data, read_dataset, read_model
+from .adapters import read_model
 from .autograd import TorchObjective, remembered
-from .certificate import Certificate, certify, contains_training_rows, leaf_errors
-from .columns import read_column
-from .device import check_device, read_rows_for
+from .certificate import Certificate, certify
+from .custom import with_objective
+from .device import check_device
 from .embed import embedded
-from .errors import UnsupportedModelError
 from .forest import Forest
+from .gathered import Besides, gathered
+from .labelled import read_labelled, training_data
 from .model import ProbabilisticModel
 from .moments import LabelledRows, LeafMoments, leaf_moments
-from .objectives import IDENTITY, LOG, Gradients, custom
+from .objectives import Gradients
+from .partitions import is_dask
 from .propagate import leaf_weights
 from .rates import solve_rates
-from .recording import recorded
+from .start import LabelSums, settle_start, with_init_score
 from .training import TrainingSpec
 
 
@@ -40,15 +41,23 @@ def wrap(
     device: str = "auto",
     n_jobs: int | None = None,
     progress: bool = False,
+    label: str | None = None,
+    weight: str | None = None,
 ) -> ProbabilisticModel:
     """Add a predictive distribution to a trained model, in one pass over labelled rows.
 
     Parameters
     ----------
-    booster : lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, or the path of a saved model of either.
-    X : the training rows (or held-out rows; `certificate` tells which): NumPy, pandas, polars, PyArrow, SciPy sparse;
-        or an lgb.Dataset / xgb.DMatrix, which bring their own y. May be omitted if the booster was trained with
+    booster : lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, a Dask model of either, or the path of a
+        saved model of either.
+    X : the training rows (or held-out rows; `certificate` tells which): NumPy, pandas, polars, PyArrow, SciPy sparse,
+        Dask; or an lgb.Dataset / xgb.DMatrix, which bring their own y. May be omitted if the booster was trained with
         `record`, holds what `embed` stored in it, or still holds its data.
+        Rows that do not fit memory come in batches: an iterator of ``(X, y)`` or ``(X, y, weight)``, or of frames with
+        the label among their columns; or Parquet files, "data/*.parquet". They are read once. A model that started
+        from the mean label, as LightGBM's do, is told that after the last batch, so what its first tree takes of each
+        row (6 to 10 bytes) waits in a temporary file; results are those of all rows at once.
+        Moments from `partial_moments`, merged, are taken as they are.
     y : (n,) labels.
     sample_weight : (n,) weights of training, if it had any.
     init_score : (n,) LightGBM's init_score or XGBoost's base_margin, if training had one.
@@ -58,35 +67,33 @@ def wrap(
     device : "cpu", "cuda", "cuda:1"..., or "auto": the GPU for tables that lie on one (torch, CuPy, cuDF) and for very
         large ones where there is one, else the CPU. Predictions use the same unless told otherwise.
     n_jobs : threads; None for all cores.
-    progress : show a progress bar.
+    progress : show a progress bar: rows, rows a second, and the time left where the number of rows is known.
+    label, weight : names of columns, where batches are frames or files.
     """
     if mean not in ("booster", "pgbm"):
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
     check_device(device)
     forest, spec = read_model(booster)
+    check_device(device, here=not is_dask(X))
+    forest, spec = read_model(booster)
+    besides = Besides(y, sample_weight, init_score, objective, label, weight, device)
     kept = embedded(booster, forest) if X is None and y is None else None
-    told = recorded(booster, forest, spec) if X is None and y is None and kept is None else None
-    if (kept or told) and not (sample_weight is init_score is objective is None):
-        raise TypeError(
-            "the booster brings its recorded moments, which hold weights, init scores and objective of training: "
-            "leave these arguments out, or give the rows as well, wrap(booster, X, y)"
-        )
     if kept is not None:
+        besides.refuse_with_moments()
         if mean != kept.mean:
             raise ValueError(f"the embedded model has mean={kept.mean!r}: call wrap(booster, mean={kept.mean!r})")
         kept.device, kept.n_jobs = device, n_jobs
         return _warned(kept)
+    told = gathered(booster, forest, spec, X, besides, n_jobs, progress)
     if told is not None:
         spec, moments, weighted = told
         spec, certificate = _judged(forest, spec, moments, weighted)
         return _model(forest, spec, moments, certificate, mean, device, n_jobs)
-    found = _training_data(booster, X, y, sample_weight, init_score)
-    rows = read_rows_for(found.X, forest, device)
-    label = _labels(found.y, len(rows))
-    weight = _weights(found.sample_weight, len(rows), objective, explicit=sample_weight is not None)
-    data = LabelledRows(rows, label, weight, read_column("init_score", found.init_score, len(rows)))
+    found = training_data(booster, X, y, sample_weight, init_score)
+    plain = objective is not None and not isinstance(objective, TorchObjective)
+    data = read_labelled(found, forest, device, custom=plain, explicit=sample_weight is not None)
 
-    candidates = [_with_objective(spec, known, data) for known in _objectives(booster, spec, objective, label)]
+    candidates = [with_objective(spec, known, data) for known in _objectives(booster, spec, objective, data.y)]
     tried = []
     for candidate in candidates:
         tried.append(_certified(forest, candidate, data, n_jobs, progress))
@@ -155,94 +162,11 @@ def _objectives(
     return [None]
 
 
-def _with_objective(
-    spec: TrainingSpec, objective: Gradients | TorchObjective | None, data: LabelledRows
-) -> TrainingSpec:
-    if objective is None:
-        if spec.objective is None:
-            raise UnsupportedModelError(
-                "the model was trained with a custom objective, which it does not store, and none that lives saw these "
-                "labels: give wrap(..., objective=f), a torch_objective or a function (margin, y) -> (g, h)"
-            )
-        spec.objective.check_labels(data.y)
-        return spec
-    if not callable(objective):
-        raise TypeError(
-            f"objective must be a function (margin, y) -> (g, h), not {objective!r}; built-in objectives are read "
-            f"from the model"
-        )
-    if spec.objective is not None and spec.objective.link != IDENTITY:
-        raise ValueError(f"the model has a built-in objective, {spec.objective.name!r}; leave objective= out")
-    if not isinstance(objective, TorchObjective):
-        return replace(spec, objective=custom(objective))
-    steps = partial(objective.derivatives, sample_weight=data.weight)
-    coupled = objective.levels is not None and objective.hessian == "rowsum"
-    return replace(spec, objective=custom(steps, partial(steps, hessian="diagonal") if coupled else None))
-
-
-def _training_data(booster: Any, X: Any, y: Any, sample_weight: Any, init_score: Any) -> TrainingData:
-    """The rows given, or found in a booster's own data set."""
-    if X is None:
-        if y is not None:
-            raise TypeError("wrap got y without X")
-        found: TrainingData | None = held_data(booster)
-    else:
-        found = read_dataset(X)
-    if found is None:
-        if y is None:
-            raise TypeError("wrap(booster, X) needs labels: wrap(booster, X, y)")
-        return TrainingData(X, y, sample_weight, init_score)
-    return found.replaced_by(y, sample_weight, init_score)
-
-
-def _labels(y: Any, n: int) -> NDArray[np.float64]:
-    if y is None:
-        raise ValueError("the data set has no labels; give y")
-    label = read_column("y", y, n)
-    assert label is not None
-    return label
-
-
-def _weights(
-    values: Any, n: int, objective: Gradients | TorchObjective | None, *, explicit: bool
-) -> NDArray[np.float64] | None:
-    """Weights in the float32 in which both boosters hold them."""
-    if objective is not None and not isinstance(objective, TorchObjective):
-        if explicit:
-            raise ValueError(
-                "sample_weight has no effect with a custom objective, because neither booster applies it; multiply g "
-                "and h by the weights in objective, if training did"
-            )
-        return None
-    weight = read_column("sample_weight", values, n)
-    return None if weight is None else weight.astype(np.float32).astype(np.float64)
-
-
 def _with_start(forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None) -> TrainingSpec:
-    """The margin before the first tree, as exactly as the rows allow."""
+    """The margin before the first tree."""
     if data.init_score is not None:
-        if np.any(spec.folded & ~spec.constant) and not np.all(spec.alpha == 1.0):
-            raise ValueError(
-                "init_score was given, but the model was trained without one: its first tree holds the mean label"
-            )
-        return replace(spec, folded=np.zeros_like(spec.folded))
-    if not spec.start_is_mean or spec.objective is None:
+        return with_init_score(spec)
+    if not spec.start_is_mean:
         return spec
-    label_mean = float(np.average(spec.objective.margin_labels(data.y), weights=data.weight))
-    if forest.link == LOG:
-        label_mean = float(np.log(label_mean)) if label_mean > 0 else spec.start
-    from_labels = replace(spec, start=label_mean)
-    first = forest.first_tree()
-
-    def typical_error(spec: TrainingSpec) -> float:
-        """Of a leaf of the first tree; a wrong label spoils one leaf, a wrong start all of them."""
-        spec = spec.first_tree(first.n_leaves)
-        moments = leaf_moments(first, spec, data, n_jobs=n_jobs)
-        if not contains_training_rows(spec, moments):
-            return np.inf
-        return float(np.median(leaf_errors(first, spec, moments)))
-
-    error = typical_error(from_labels)
-    if error > spec.tolerance and (np.isinf(error) or typical_error(spec) <= spec.tolerance):
-        return spec
-    return from_labels
+    sums, first = LabelSums.of_model(spec, forest).add(spec, data.y, data.weight), forest.first_trees(1)
+    return settle_start(forest, spec, sums, lambda spec: leaf_moments(first, spec, data, n_jobs=n_jobs))

@@ -123,7 +123,7 @@ def test_refusals(booster, model, numeric, tmp_path):
         embed(booster)
     assert booster.attr("pgbm_plugin") is None
     embed(booster, model)
-    with pytest.raises(TypeError, match="leave these arguments out"):
+    with pytest.raises(TypeError, match="leave it out"):
         wrap(booster, sample_weight=np.ones(200))
     with pytest.raises(ValueError, match="mean='booster'"):
         wrap(booster, mean="pgbm")

@@ -11,7 +11,7 @@ import pytest
 
 import pgbm_plugin
 
-HEAVY = ("numba", "lightgbm", "xgboost", "torch", "pandas", "polars", "pyarrow", "sklearn", "tqdm")
+HEAVY = ("numba", "lightgbm", "xgboost", "torch", "pandas", "polars", "pyarrow", "dask", "sklearn", "tqdm")
 
 
 def run(code, cwd):

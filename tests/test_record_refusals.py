@@ -86,7 +86,7 @@ def test_equal_leaves_end_the_recording(params, numeric):
 def test_equal_leaves_in_xgboost(numeric):
     X, y = numeric
     booster = train_xgboost(X, y, {"max_delta_step": 0.05})
-    first = read_model(booster)[0].first_tree()
+    first = read_model(booster)[0].first_trees(1)
     assert len(set(first.leaf_value)) < first.n_leaves
     check(booster, X, y)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import lightgbm as lgb
 import numpy as np
@@ -10,6 +11,11 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import wrap
+from pgbm_plugin.adapters import read_model
+from pgbm_plugin.certificate import certify
+from pgbm_plugin.moments import LabelledRows, leaf_moments
+from pgbm_plugin.rows import read_rows
+from pgbm_plugin.start import LabelSums, settle_start
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "learning_rate": 0.5, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "eta": 0.5, "nthread": 1}
@@ -123,3 +129,30 @@ def test_xgboost_early_stopping(numeric, tmp_path):
     assert model.certificate.status == "certified"
     assert model.forest.n_trees == 2 * (estimator.best_iteration + 1) < 100
     assert np.array_equal(model.predict(X), estimator.predict(X))
+
+
+@pytest.mark.parametrize("objective", ["regression", "huber", "poisson", "gamma"])
+def test_a_start_that_is_no_mean_label(objective, numeric):
+    """As of several machines: the mean of their means. Here a constant init_score, folded into the first tree."""
+    X, y = numeric
+    start = (np.log(y.mean()) if objective in ("poisson", "gamma") else y.mean()) + 0.02
+    params = {**LGB, "objective": objective}
+    booster = lgb.train(params, lgb.Dataset(X, y, init_score=np.full(len(y), start)), 4)
+    forest, spec = read_model(booster)
+    first = np.arange(forest.n_leaves) < forest.leaf_start[1]
+    forest = replace(forest, leaf_value=forest.leaf_value + np.where(first, start, 0.0))
+    spec = replace(spec, folded=np.arange(4) == 0, start_is_mean=True, start=0.0)
+    data = LabelledRows(read_rows(X, forest.features), y, None, None)
+    sums = LabelSums.of_model(spec, forest).add(spec, y, None)
+    assert abs(sums.start(spec, forest) - start) > 0.01
+
+    def first_moments(spec):
+        return leaf_moments(forest.first_trees(1), spec, data)
+
+    settled = settle_start(forest, spec, sums, first_moments)
+    # gradients are float32, so that steps smaller than that of the largest are lost
+    assert settled.start == pytest.approx(start, abs=1e-6)
+    assert certify(forest, settled, leaf_moments(forest, settled, data), False).status == "certified"
+    alone = forest.first_trees(1)  # one tree cannot tell labels that are all off by the same from another start
+    of_tree = spec.first_trees(1, alone.n_leaves)
+    assert settle_start(alone, of_tree, sums, first_moments).start == sums.start(spec, forest)

@@ -43,6 +43,8 @@ def read_model(model: Any) -> tuple[Forest, TrainingSpec]:
         raise ValueError("this is the text of a model, not a path; save the model and give its path")
     if isinstance(model, (str, os.PathLike)):
         return _read_file(Path(model))
+    if isinstance(model, dict) and "booster" in model:  # what xgboost.dask.train returns
+        return read_model(model["booster"])
     kinds = _kinds(model)
     if "lightgbm.Booster" in kinds:
         return lightgbm.read(model.model_to_string(), model.params)

@@ -1,0 +1,51 @@
+"""Noise that drifts: a model that is updated with decay keeps its coverage, a frozen one loses it.
+
+python examples/drift.py [--quick]
+
+The mean stays what it was, and with it the trees; only the noise grows, month by month. `update` takes each month's
+labelled rows into the leaves' moments, where older rows count half as much as a month before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+
+import lightgbm as lgb
+import numpy as np
+
+from pgbm_plugin import wrap
+from pgbm_plugin.scores import coverage
+
+MONTHS, DECAY = 12, 0.5
+
+
+def make_rows(n: int, noise: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A smooth mean, and noise that is larger on the right."""
+    X = rng.uniform(-2, 2, size=(n, 5))
+    mean = np.sin(2 * X[:, 0]) + X[:, 1]
+    return X, mean + noise * np.exp(0.3 * X[:, 2]) * rng.normal(size=n)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rows")
+    n = 2_000 if parser.parse_args().quick else 20_000
+    rng = np.random.default_rng(0)
+    X, y = make_rows(n, 0.5, rng)
+    booster = lgb.train({"num_leaves": 15, "min_data_in_leaf": 50, "verbose": -1}, lgb.Dataset(X, y), 100)
+    frozen = wrap(booster, X, y)
+    frozen.tune(*make_rows(n, 0.5, rng))
+    updated = copy.copy(frozen)
+
+    print(f"{'month':>5} {'noise':>6} {'90 % interval covers, frozen':>30} {'updated':>8} {'rows that count':>16}")
+    for month in range(1, MONTHS + 1):
+        noise = 0.5 * 1.1**month
+        X_new, y_new = make_rows(n, noise, rng)
+        covered = [coverage(y_new, model.predict_interval(X_new, coverage=0.9)) for model in (frozen, updated)]
+        print(f"{month:5} {noise:6.2f} {covered[0]:30.1%} {covered[1]:8.1%} {updated.moments.rows:16.0f}")
+        updated.update(X_new, y_new, decay=DECAY)  # once its labels are known
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Dask: moments from a cluster, one task a partition, and predictions as lazy collections.
+
+>>> from pgbm_plugin import dask as pgbm_dask
+>>> model = pgbm_dask.wrap(DaskLGBMRegressor(...).fit(dX, dy), dX, dy)
+>>> model.predict_dist(dX, quantiles=[0.05, 0.95])  # a Dask DataFrame: mean, std, q05, q95
+
+Tasks are pure functions of a partition and of the model, which is in the graph once: whatever a worker loses is
+computed again, and counted once. Moments are merged in the order of the partitions, by a tree. It works with a
+`distributed.Client` and without.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .columns import check_levels, level_names
+from .custom import Objective
+from .model import ProbabilisticModel
+from .partitions import check_columns, is_dask, is_frame, one_block_wide, partitions, shared
+from .response import summary
+from .rows import table_length
+from .wrap import wrap as wrap_rows
+
+
+def wrap(
+    model: Any,
+    dX: Any,
+    dy: Any,
+    *,
+    sample_weight: Any = None,
+    init_score: Any = None,
+    objective: Objective | None = None,
+    mean: Literal["booster", "pgbm"] = "booster",
+    device: str = "auto",
+) -> DaskModel:
+    """`pgbm_plugin.wrap` for Dask collections, with lazy predictions.
+
+    Parameters
+    ----------
+    model : a DaskLGBMRegressor, a DaskXGBRegressor, what xgboost.dask.train returns, or any model that `wrap` takes.
+    dX, dy, sample_weight, init_score : Dask arrays or DataFrames of the same partitions. Arrays of known chunks and
+        frames of known divisions are brought to those of dX; empty partitions are fine.
+    objective, mean : as in `wrap`.
+    device : as in `wrap`, but of each worker: "cuda" is the GPU that it sees first, as dask-cuda gives each its own.
+    """
+    if not is_dask(dX):
+        raise TypeError(f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for others: pgbm_plugin.wrap")
+    columns = {"sample_weight": sample_weight, "init_score": init_score}
+    return DaskModel(wrap_rows(model, dX, dy, **columns, objective=objective, mean=mean, device=device))
+
+
+@dataclass(frozen=True)
+class DaskModel:
+    """Lazy predictions of a wrapped model: frames of frames, arrays of arrays, in the same partitions.
+
+    Attributes
+    ----------
+    model : the model itself, for rows in memory; `tune` and `conformalize` it there. Predictions are made with what it
+        was when they were asked for.
+    """
+
+    model: ProbabilisticModel
+
+    def predict(self, dX: Any, return_std: bool = False) -> Any:
+        """(n,) what the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std)."""
+        kind = self.model.forest.leaf_value.dtype if self.model.mean == "booster" else np.dtype(float)
+        mean = self._each(dX, lambda model, X: model.predict(X), "mean", kind)
+        return (mean, self._each(dX, lambda model, X: model.predict_dist(X).std(), "std")) if return_std else mean
+
+    def predict_dist(
+        self, dX: Any, quantiles: ArrayLike = (), distribution: str | None = None, rho: float | None = None
+    ) -> Any:
+        """A Dask DataFrame: mean, std and the quantiles asked for, such as q05, of each row's distribution."""
+
+        def columns(model: ProbabilisticModel, X: Any) -> NDArray[np.float64]:
+            of_rows = summary(model.predict_dist(X, distribution, rho), quantiles)
+            return np.stack(list(of_rows.values()), axis=1)
+
+        return self._each(dX, columns, ["mean", "std", *level_names(quantiles)], frame=True)
+
+    def predict_var(self, dX: Any) -> Any:
+        """(n,) predictive variances."""
+        return self._each(dX, lambda model, X: model.predict_var(X), "var")
+
+    def predict_quantiles(self, dX: Any, q: ArrayLike) -> Any:
+        """(n, k) quantiles at k levels in (0, 1); of a frame, columns such as q05."""
+        return self._each(dX, lambda model, X: model.predict_quantiles(X, q), level_names(q))
+
+    def predict_interval(self, dX: Any, coverage: float = 0.9) -> Any:
+        """(n, 2) the central interval; of a frame, the columns lower and upper."""
+        check_levels("coverage", coverage)
+        return self._each(dX, lambda model, X: model.predict_interval(X, coverage), ["lower", "upper"])
+
+    def update(
+        self, dX: Any, dy: Any = None, decay: float | None = None, *, sample_weight: Any = None, init_score: Any = None
+    ) -> DaskModel:
+        """`ProbabilisticModel.update`, which see."""
+        self.model.update(dX, dy, decay, sample_weight=sample_weight, init_score=init_score)
+        return self
+
+    def _each(
+        self,
+        dX: Any,
+        values: Callable[[ProbabilisticModel, Any], NDArray[Any]],
+        names: str | list[str],
+        dtype: np.dtype[Any] = np.dtype(float),  # noqa: B008, it is immutable
+        frame: bool = False,
+    ) -> Any:
+        """A lazy collection of `values` of each partition."""
+        if not is_dask(dX):
+            raise TypeError(f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; see the attribute model")
+        snapshot = copy.copy(self.model)
+        snapshot.n_jobs = 1
+        task = _Values(values, names, dtype)
+        check_columns(dX, self.model.forest.features)
+        if is_frame(dX):
+            return dX.map_partitions(task.frame, shared(snapshot), meta=task.meta())
+        if frame:
+            import dask
+            import dask.dataframe as dd
+
+            model = shared(snapshot)
+            parts = [dask.delayed(task.frame, pure=False)(part, model) for part in partitions(dX)]
+            return dd.from_delayed(parts, meta=task.meta(), verify_meta=False)
+        wide = {"chunks": (dX.chunks[0], (len(names),))} if isinstance(names, list) else {"drop_axis": 1}
+        return one_block_wide(dX).map_blocks(task.array, model=shared(snapshot), dtype=dtype, **wide)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """A task of prediction: values of a partition, as the array or frame that its collection holds."""
+
+    values: Callable[[ProbabilisticModel, Any], NDArray[Any]]
+    names: str | list[str]
+    dtype: np.dtype[Any]
+
+    def array(self, X: Any, model: ProbabilisticModel) -> NDArray[Any]:
+        if table_length(X) == 0:
+            return np.empty((0, len(self.names)) if isinstance(self.names, list) else 0, self.dtype)
+        return self.values(model, X).astype(self.dtype, copy=False)
+
+    def frame(self, X: Any, model: ProbabilisticModel) -> Any:
+        import pandas as pd
+
+        index = getattr(X, "index", None)
+        if isinstance(self.names, str):
+            return pd.Series(self.array(X, model), index=index, name=self.names)
+        return pd.DataFrame(self.array(X, model), index=index, columns=self.names)
+
+    def meta(self) -> Any:
+        """What `frame` makes of no rows."""
+        import pandas as pd
+
+        if isinstance(self.names, str):
+            return pd.Series(np.empty(0, self.dtype), name=self.names)
+        return pd.DataFrame(np.empty((0, len(self.names)), self.dtype), columns=self.names)
