@@ -83,6 +83,11 @@ def swapped_subtrees(sealed):
     a["nodes.left"][[i, j]] = a["nodes.left"][[j, i]]
 
 
+def empty_category_set(sealed):
+    starts = sealed.arrays["forest.category_start"]
+    starts[-2] = starts[-1]
+
+
 CASES = {
     "cycle": (set_array("nodes.left", 2, 0), "exactly one parent"),
     "outside": (set_array("nodes.left", 0, 10**6), "outside the trees"),
@@ -91,6 +96,7 @@ CASES = {
     "swapped subtrees": (swapped_subtrees, "another tree"),
     "feature": (set_array("nodes.feature", 0, 6), r"feature outside 0\.\.5"),
     "category set": (set_array("nodes.category_set", slice(None), 10**6), "category set that is not there"),
+    "empty category set": (empty_category_set, "no words"),
     "flags": (set_array("nodes.flags", 0, 8), "flags"),
     "leaf value": (set_array("forest.leaf_value", 0, np.nan), r"forest\.leaf_value.*finite"),
     "sum of leaves": (set_array("forest.leaf_value", slice(None), 1e308), "add up to more"),

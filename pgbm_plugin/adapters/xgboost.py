@@ -140,7 +140,7 @@ def _forest(learner: Mapping[str, Any], flat: FlatTrees, objective: Objective, m
 
 
 def _bit_set(categories: NDArray[np.int64]) -> NDArray[np.uint32]:
-    words = np.zeros(categories.max(initial=-1) // 32 + 1, np.uint32)
+    words = np.zeros(categories.max(initial=0) // 32 + 1, np.uint32)
     np.bitwise_or.at(words, categories // 32, np.uint32(1) << (categories % 32).astype(np.uint32))
     return words
 
