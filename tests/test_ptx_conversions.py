@@ -38,6 +38,7 @@ def test_comparisons_with_nan(type_):
 
 
 def test_comparisons_of_integers_and_both_results():
+    rows, wanted = [], []
     for t in ("u16", "s16", "u32", "s32", "u64", "s64"):
         info = np.iinfo(DTYPES[t])
         a = np.resize(np.array([0, 1, info.min, info.max, info.max - 1, info.max // 2 + 1], DTYPES[t]), 128)
@@ -45,9 +46,10 @@ def test_comparisons_of_integers_and_both_results():
         names = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}
         if t[0] == "u":
             names |= {"lo": a < b, "ls": a <= b, "hi": a > b, "hs": a >= b}
-        rows = [(f"setp.{name}.{t}", "pred", (t, a), (t, b)) for name in names]
-        for (name, yes), got in zip(names.items(), compute(*rows), strict=True):
-            assert np.array_equal(got, yes), (name, t)
+        rows += [(f"setp.{name}.{t}", "pred", (t, a), (t, b)) for name in names]
+        wanted += names.values()
+    for (opcode, *_), yes, got in zip(rows, wanted, compute(*rows), strict=True):
+        assert np.array_equal(got, yes), opcode
     out = np.zeros(128, np.uint32)
     body = """setp.lt.u32 %p1|%p2, %i, 10;
     setp.gt.and.u32 %p3|%p4, %i, 5, !%p2;

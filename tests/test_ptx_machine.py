@@ -76,6 +76,17 @@ def test_blocks_that_race_show():
     assert min(counts) < 64
 
 
+def test_threads_come_in_any_order():
+    """Tickets: in turn they count up; with a seed, about every second thread comes before the one before it."""
+    kernel = build(1, "atom.global.add.u32 %r1, [%a0], 1; mad.wide.u32 %rd1, %i, 4, %a0; st.global.u32 [%rd1+4], %r1;")
+    for seed in SEEDS:
+        out = np.zeros(257, np.int32)
+        kernel(1, 256, out, seed=seed)
+        assert sorted(out[1:]) == list(range(256))
+        earlier = np.count_nonzero(np.diff(out[1:]) < 0)
+        assert earlier == 0 if seed == 0 else 90 < earlier < 170
+
+
 def test_the_same_seed_gives_the_same_run():
     kernel = build(1, REVERSE.replace("BARRIER", ""), TILE)
     first, second = np.zeros((2, 64), np.int32)

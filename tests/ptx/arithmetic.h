@@ -47,7 +47,7 @@ ROUNDED(f64_of_u64, uint64_t, double, (double)x)
 ROUNDED(f32_of_s64, int64_t, float, (float)x)
 ROUNDED(f32_of_u64, uint64_t, float, (float)x)
 
-#define MINMAX(type, bits, canonical, magnitude)                                                                       \
+#define MINMAX(type, bits, canonical)                                                                                  \
     static inline type min_##bits(type a, type b) {                                                                    \
         if (a != a) return b != b ? canonical : b;                                                                     \
         if (b != b) return a;                                                                                          \
@@ -58,8 +58,8 @@ ROUNDED(f32_of_u64, uint64_t, float, (float)x)
         if (b != b) return a;                                                                                          \
         return a == b ? (signbit(a) ? b : a) : a > b ? a : b;                                                          \
     }
-MINMAX(float, f32, as_f32(0x7fffffffu), 0)
-MINMAX(double, f64, as_f64(0x7fffffffffffffffull), 0)
+MINMAX(float, f32, as_f32(0x7fffffffu))
+MINMAX(double, f64, as_f64(0x7fffffffffffffffull))
 
 /* The approximations are given to the nearest bit, which no GPU promises: good enough where code refines them, and
    within what the ISA allows elsewhere. Those of f64 see and give the upper 32 bits only. */

@@ -30,7 +30,7 @@ def _carry(scope: Scope, match: re.Match[str], instruction: Instruction) -> str:
 @opcode(rf"(mul|madc?)\.(lo|hi|wide)(\.cc)?\.{INT}")
 def _multiply(scope: Scope, match: re.Match[str], instruction: Instruction) -> str:
     kind, part, sets, type_ = match.groups()
-    bits, signed = width(type_), type_[0] == "s"
+    bits = width(type_)
     carries = sets or kind == "madc"
     if (part == "wide" and bits == 64) or (carries and (kind == "mul" or part == "wide" or bits == 16)):
         raise Untranslatable(instruction.opcode)
@@ -38,8 +38,8 @@ def _multiply(scope: Scope, match: re.Match[str], instruction: Instruction) -> s
     if len(c) != (kind != "mul"):
         raise Untranslatable(f"{instruction.opcode} of {len(instruction.operands)} operands")
     result = type_[0] + str(2 * bits) if part == "wide" else type_
-    wide = "int128_t" if signed else "uint128_t"
-    product = f"({wide}){scope.read(a, type_)} * ({wide}){scope.read(b, type_)}"
+    # a signed operand keeps its sign in 128 bits, of which only the lower ones are taken
+    product = f"(uint128_t){scope.read(a, type_)} * (uint128_t){scope.read(b, type_)}"
     if part == "hi":
         product = f"({product}) >> {bits}"
     code = f"{c_type(result)} product = ({c_type(result)})({product});"

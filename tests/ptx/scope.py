@@ -110,8 +110,7 @@ class Scope:
             raise Untranslatable(f"{operand} of type {declared}, written as {type_}")
         if type_[0] == "f":
             return f"{c_name('R_', operand)} = bits_{type_}({value});"
-        signed = f"(int{width(declared)}_t)" if type_[0] == "s" else ""
-        return f"{c_name('R_', operand)} = (uint{width(declared)}_t){signed}({c_type(type_)})({value});"
+        return f"{c_name('R_', operand)} = (uint{width(declared)}_t)({c_type(type_)})({value});"
 
     def address(self, operand: str, space: str) -> str:
         """The address in brackets, `[%rd1+8]` or `[tile+8]`, within its space: of shared and local, an offset."""
