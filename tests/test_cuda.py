@@ -211,6 +211,20 @@ def test_rows_that_do_not_fit_into_memory(make_data, monkeypatch):
     check(lgb.train({**LGB, "objective": loss}, lgb.Dataset(X, y), TREES), X, y, objective=loss)
 
 
+def test_batches_and_updates(make_data):
+    """Each batch is sent, and the model goes on with its device."""
+    X, y = make_data("nan", n=ROWS)
+    booster = lgb.train(LGB, lgb.Dataset(X, y), TREES)
+    half = ROWS // 2
+    parts = [(X[:half], y[:half]), (X[half:], y[half:])]
+    cpu, gpu = (wrap(booster, iter(parts), device=device) for device in ("cpu", "cuda"))
+    assert gpu.certificate.status == cpu.certificate.status
+    assert_close(gpu.moments, cpu.moments, 1e-12)
+    assert_close(gpu.update(X, y).moments, cpu.update(X, y).moments, 1e-12)
+    for got, want in zip(gpu.predict_dist(iter([X])), cpu.predict_dist(iter([X])), strict=True):
+        np.testing.assert_allclose(got.var(), want.var(), rtol=1e-12)
+
+
 def test_the_number_of_a_gpu(make_data):
     X, y = make_data("numeric", n=20)
     booster = lgb.train(LGB, lgb.Dataset(X, y), 1)

@@ -179,6 +179,24 @@ def test_copies(again, booster, make_data, tmp_path):
         assert copied.rho != 0.5
 
 
+def test_decayed_moments(numeric, tmp_path):
+    """Rows that count for less than one each are no whole numbers; a loaded model takes more of them."""
+    X, y = numeric
+    models = [quiet_wrap(train("lightgbm", X, y, {}), X, y) for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for model in models:
+            model.update(X[:100], y[:100] + 0.1, decay=0.3)
+    path = tmp_path / "model.pgbm"
+    models[0].save(path)
+    again = load(path)
+    check_same(again, models[1])
+    assert again.moments.freedom is not None
+    assert np.array_equal(
+        again.update(X, y, decay=0.5).predict_var(X), models[1].update(X, y, decay=0.5).predict_var(X)
+    )
+
+
 def test_nothing_compiled_is_pickled(numeric):
     X, y = numeric
     model = wrap(train("lightgbm", X, y, {}), X, y)
