@@ -18,7 +18,7 @@ from unittest.mock import patch
 import lightgbm as lgb
 import numpy as np
 
-from pgbm_plugin import ProbabilisticModel, model, wrap
+from pgbm_plugin import ProbabilisticModel, predictor, tune, wrap
 from pgbm_plugin.parallel import progress_bar
 from pgbm_plugin.scores import crps, crps_ensemble
 from pgbm_plugin.tune import DEFAULT_RHO, Validation, _Search
@@ -72,8 +72,8 @@ def stages() -> Iterator[Counter[str]]:
         return call
 
     with ExitStack() as stack:
-        for name in ("variances", "margins"):
-            stack.enter_context(patch.object(model, name, timed(getattr(model, name), lambda *_: "walk")))
+        for module, name in ((tune, "variances"), (predictor, "margins")):
+            stack.enter_context(patch.object(module, name, timed(getattr(module, name), lambda *_: "walk")))
         stack.enter_context(patch.object(Validation, "fit_map", timed(Validation.fit_map, lambda *_: "maps")))
         stack.enter_context(patch.object(Validation, "score", timed(Validation.score, lambda _, name, *__: name)))
         stack.enter_context(patch.object(_Search, "refine", entering(_Search.refine)))

@@ -49,6 +49,22 @@ def gradients(
             h[r] = hi
 
 
+@scalar
+def add_row(s: Any, g: Any, h: Any) -> None:
+    """Add a row to an accumulator, of which only the count need be set before the first."""
+    if s[COUNT] == 0.0:
+        s[COUNT], s[SHIFT_G], s[SHIFT_H] = 1.0, g, h
+        s[G], s[H], s[GG], s[HH], s[GH] = 0.0, 0.0, 0.0, 0.0, 0.0
+        return
+    dg, dh = g - s[SHIFT_G], h - s[SHIFT_H]
+    s[COUNT] += 1.0
+    s[G] += dg
+    s[H] += dh
+    s[GG] += dg * dg
+    s[HH] += dh * dh
+    s[GH] += dg * dh
+
+
 @kernel
 def add_rows(leaf: Any, g: Any, h: Any, step: Any, margin: Any, sums: Any) -> None:
     """Add rows to the accumulators of their leaves, and the leaves' steps to the rows' margins; `h` as in `gradients`.
@@ -69,16 +85,5 @@ def add_rows(leaf: Any, g: Any, h: Any, step: Any, margin: Any, sums: Any) -> No
             margin[i] += step[leaf[i]]
         return
     for i in range(leaf.shape[0]):
-        s = sums[leaf[i], i & 1]
-        if s[COUNT] == 0.0:
-            s[SHIFT_G] = g[i]
-            s[SHIFT_H] = h[i]
-        dg = g[i] - s[SHIFT_G]
-        dh = h[i] - s[SHIFT_H]
-        s[COUNT] += 1.0
-        s[G] += dg
-        s[H] += dh
-        s[GG] += dg * dg
-        s[HH] += dh * dh
-        s[GH] += dg * dh
+        add_row(sums[leaf[i], i & 1], g[i], h[i])
         margin[i] += step[leaf[i]]

@@ -15,7 +15,7 @@ from typing import Any
 from numba import config, cuda, float32, float64, int32
 
 from . import scalar
-from .accumulate import COUNT, GG, GH, HH, SHIFT_G, SHIFT_H, G, H
+from .accumulate import COUNT, GG, GH, HH, SHIFT_G, SHIFT_H, G, H, add_row
 
 SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
@@ -45,6 +45,7 @@ _goes_left = _on_device(scalar.goes_left)
 _leaf_of = _on_device(scalar.leaf_of, goes_left=_goes_left)
 _add_tree = _on_device(scalar.add_tree)
 _gradient_hessian = _on_device(scalar.gradient_hessian)
+_add_row = _on_device(add_row)
 _rounded_gradient = _on_device(scalar.rounded_gradient, gradient_hessian=_gradient_hessian)
 
 
@@ -179,22 +180,6 @@ def add_rows(
             a += THREADS
         cuda.syncthreads()
         base += THREADS
-
-
-@cuda.jit(device=True, inline="always")
-def _add_row(s: Any, g: Any, h: Any) -> None:
-    """Add a row to an accumulator, of which only the count is known to be set."""
-    if s[COUNT] == 0.0:
-        s[COUNT], s[SHIFT_G], s[SHIFT_H] = 1.0, g, h
-        s[G], s[H], s[GG], s[HH], s[GH] = 0.0, 0.0, 0.0, 0.0, 0.0
-        return
-    dg, dh = g - s[SHIFT_G], h - s[SHIFT_H]
-    s[COUNT] += 1.0
-    s[G] += dg
-    s[H] += dh
-    s[GG] += dg * dg
-    s[HH] += dh * dh
-    s[GH] += dg * dh
 
 
 @cuda.jit

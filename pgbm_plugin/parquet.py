@@ -20,7 +20,7 @@ from .parallel import progress_bar
 from .response import summary
 
 if TYPE_CHECKING:
-    from .model import ProbabilisticModel
+    from .predictor import Predictor
 
 # Batches that Arrow's own threads decode while the trees work on one.
 _AHEAD = 2
@@ -110,7 +110,7 @@ def _import_dataset() -> Any:
 
 
 def write_distributions(
-    model: ProbabilisticModel, X: Any, path: Any, quantiles: ArrayLike, keep: Sequence[str], progress: bool
+    model: Predictor, X: Any, path: Any, quantiles: ArrayLike, keep: Sequence[str], progress: bool
 ) -> int:
     """Distributions of rows as a Parquet file; see `ProbabilisticModel.predict_parquet`."""
     _import_dataset()

@@ -1,0 +1,220 @@
+"""Predictor: a wrapped booster, as far as it predicts. `model` has what can be done to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .adapters import read_dataset
+from .batches import is_stream, naming, unlabelled_stream
+from .calibration import Calibration
+from .certificate import Certificate
+from .columns import check_levels, read_column
+from .conformal import variance_floor
+from .device import check_device, in_kind_of, read_rows_for
+from .forest import Forest
+from .moments import LeafMoments
+from .objectives import LOG
+from .propagate import LeafWeights, margins, paper_leaf_values, typical_variance
+from .response import Margins, to_response
+from .rows import Rows
+from .settings import Settings, check_rho
+from .training import TrainingSpec
+
+if TYPE_CHECKING:
+    from .distributions import Distribution
+
+
+class Predictor:
+    """The attributes of `ProbabilisticModel`, and its predictions."""
+
+    def __init__(
+        self,
+        forest: Forest,
+        spec: TrainingSpec,
+        moments: LeafMoments,
+        weights: LeafWeights,
+        certificate: Certificate,
+        *,
+        mean: Literal["booster", "pgbm"] = "booster",
+        device: str = "auto",
+        n_jobs: int | None = None,
+        settings: Settings | None = None,
+    ):
+        self.forest = forest
+        self.spec = spec
+        self.moments = moments
+        self.weights = weights
+        self.certificate = certificate
+        self.mean = mean
+        self.device = device
+        self.n_jobs = n_jobs
+        self.default_rho = default_rho(moments)
+        self._settings = Settings(self.default_rho) if settings is None else settings
+        self._leaf_value = self._leaf_values()
+
+    def _leaf_values(self) -> NDArray[Any]:
+        if self.mean == "booster":
+            return self.forest.leaf_value
+        return paper_leaf_values(self.forest, self.spec, self.weights)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.mean == "booster":
+            self._leaf_value = self.forest.leaf_value  # of one array joblib makes two
+
+    @property
+    def rho(self) -> float:
+        return self._settings.rho
+
+    @rho.setter
+    def rho(self, value: float) -> None:
+        self._settings = replace(self._settings, rho=value)
+
+    @property
+    def distribution(self) -> str:
+        return self._settings.distribution
+
+    @distribution.setter
+    def distribution(self, name: str) -> None:
+        self._settings = replace(self._settings, distribution=name)
+
+    @property
+    def calibration(self) -> Calibration:
+        return self._settings.calibration
+
+    @calibration.setter
+    def calibration(self, value: Calibration) -> None:
+        self._settings = replace(self._settings, calibration=value)
+
+    def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None, device: str | None = None) -> Any:
+        """What the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std).
+
+        `init_score` is per row, for models trained with LightGBM's init_score or XGBoost's base_margin. Results for a
+        table on a GPU are arrays of its library, there.
+        """
+        if return_std:
+            family = self._checked_family(None, self.rho)
+            margins_ = self._margins(X, self.rho, init_score, device)
+            return in_kind_of(X, margins_.prediction), in_kind_of(X, self._around(margins_, *family).std())
+        rows, score = self._read(X, init_score, device)
+        margin, _ = margins(self.forest, rows, self._leaf_value, score, n_jobs=self.n_jobs)
+        return in_kind_of(X, to_response(self.forest, margin))
+
+    def predict_dist(
+        self,
+        X: Any,
+        distribution: str | None = None,
+        rho: float | None = None,
+        device: str | None = None,
+        *,
+        init_score: Any = None,
+        dtype: Any = np.float64,
+    ) -> Distribution:
+        """A distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``, ``d.crps(y)``...
+
+        `distribution` is a family's name, such as "normal" or "studentt(df=5)"; it, `rho` and `device` default to the
+        model's. If `X` is an iterator of tables, or a path or pattern of Parquet files, an iterator: the distributions
+        of one batch after the other, as they are read.
+
+        `dtype` float32 lets a GPU take the variances in single precision, to about 1e-5 (means stay as they are); many
+        are far slower in double. Distributions live on the host.
+        """
+        rho = self.rho if rho is None else check_rho(rho)
+        if np.dtype(dtype) not in (np.float32, np.float64):
+            raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
+        family = self._checked_family(distribution, rho)
+        if is_stream(X):
+            if init_score is not None:
+                raise TypeError("init_score belongs to one table: predict batch by batch, predict_dist(X, init_score=)")
+            return self._of_batches(X, rho, family, device, dtype)
+        return self._around(self._margins(X, rho, init_score, device, dtype), *family)
+
+    def _of_batches(
+        self, X: Any, rho: float, family: tuple[type[Distribution], dict[str, Any]], device: str | None, dtype: Any
+    ) -> Any:
+        for batch, _ in unlabelled_stream(X, self.forest.features):
+            with naming(batch.name):
+                distribution = self._around(self._margins(batch.X, rho, None, device, dtype), *family)
+            yield distribution
+
+    def predict_parquet(
+        self,
+        X: Any,
+        path: Any,
+        *,
+        quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        keep: Sequence[str] = (),
+        progress: bool = False,
+    ) -> int:
+        """Write the distributions of rows to a Parquet file; returns how many.
+
+        Columns are mean, std and quantiles, such as q05, q50 and q95. `X` is a table, an iterator of tables, or a path
+        or pattern of Parquet files; a few batches are in memory at a time. `keep` are columns of these tables that are
+        copied, such as a key. The file appears when it is complete.
+        """
+        from .parquet import write_distributions
+
+        return write_distributions(self, X, path, quantiles, keep, progress)
+
+    def predict_var(self, X: Any, *, init_score: Any = None, device: str | None = None) -> Any:
+        """(n,) predictive variances."""
+        return in_kind_of(X, self.predict_dist(X, device=device, init_score=init_score).var())
+
+    def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None, device: str | None = None) -> Any:
+        """(n, k) quantiles at k levels in (0, 1)."""
+        levels = np.atleast_1d(check_levels("q", q))
+        return in_kind_of(X, self.predict_dist(X, device=device, init_score=init_score).ppf(levels))
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, init_score: Any = None, device: str | None = None
+    ) -> Any:
+        """(n, 2) lower and upper end of the central interval."""
+        check_levels("coverage", coverage)
+        ends = self.predict_dist(X, device=device, init_score=init_score).interval(coverage)
+        return in_kind_of(X, np.stack(ends, axis=1))
+
+    def _support(self) -> float:
+        """Below this no outcome can lie: the objective's word, not that of a family that someone chose."""
+        return 0.0 if self.forest.link == LOG else -np.inf
+
+    def _read(self, X: Any, init_score: Any, device: str | None) -> tuple[Rows, NDArray[np.float64] | None]:
+        found = read_dataset(X)
+        if found is not None:
+            X, init_score = found.X, found.init_score if init_score is None else init_score
+        rows = read_rows_for(X, self.forest, self.device if device is None else check_device(device))
+        return rows, read_column("init_score", init_score, len(rows))
+
+    def _margins(self, X: Any, rho: float, init_score: Any, device: str | None, dtype: Any = np.float64) -> Margins:
+        """The walk: margins, predictions and variances of rows."""
+        rows, score = self._read(X, init_score, device)
+        values = self._leaf_value, score, self.weights.sd
+        margin, variance = margins(self.forest, rows, *values, rho, n_jobs=self.n_jobs, dtype=dtype)
+        assert variance is not None
+        return Margins(self.forest, margin, to_response(self.forest, margin), variance)
+
+    def _checked_family(self, name: str | None, rho: float) -> tuple[type[Distribution], dict[str, Any]]:
+        """A family and what to make it with; refuses, before any work, what cannot be made."""
+        return self._settings.checked_family(name, rho, self._support())
+
+    def _around(self, margins_: Margins, family: type[Distribution], options: dict[str, Any]) -> Distribution:
+        """A family's distributions around the predictions."""
+        if family.needs_residuals:
+            margins_ = self._floored(margins_)
+        return margins_.distribution(family, self.calibration, **options)
+
+    def _floored(self, margins_: Margins) -> Margins:
+        return replace(margins_, variance=np.maximum(margins_.variance, self._variance_floor()))
+
+    def _variance_floor(self) -> float:
+        return variance_floor(typical_variance(self.forest, self.moments, self.weights))
+
+
+def default_rho(moments: LeafMoments) -> float:
+    """The paper's choice for the correlation between trees."""
+    return math.log10(moments.rows) / 100.0
