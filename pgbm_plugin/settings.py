@@ -72,7 +72,7 @@ class Settings:
             scores = self.conformal
             if scores is None:
                 raise ValueError(
-                    "there are no conformal scores, or update has changed the spread since: call model.conformalize"
+                    "there are no conformal scores, or update took them back: call model.conformalize first"
                 )
             if (scores.rho, scores.calibration) != (rho, self.calibration):
                 raise ValueError("rho or calibration changed after conformalize: call it again")

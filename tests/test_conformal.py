@@ -258,7 +258,7 @@ def test_one_row(model, rows):
 
 
 def test_before_conformalize(model, rows):
-    with pytest.raises(ValueError, match=r"no conformal scores.*call model.conformalize"):
+    with pytest.raises(ValueError, match=r"call model.conformalize first"):
         model.predict_dist(rows[0], "conformal")
 
 

@@ -225,6 +225,23 @@ def test_batches_and_updates(make_data):
         np.testing.assert_allclose(got.var(), want.var(), rtol=1e-12)
 
 
+def test_partitions(make_data):
+    """Dask's workers send their partitions to the GPU that each of them sees; here there is one for all."""
+    da = pytest.importorskip("dask.array")
+    import dask
+
+    from pgbm_plugin import dask as pgbm_dask
+
+    X, y = make_data("nan", n=ROWS)
+    booster = lgb.train(LGB, lgb.Dataset(X, y), TREES)
+    dX, dy = da.from_array(X, chunks=(ROWS // 2, 4)), da.from_array(y, chunks=ROWS // 2)
+    with dask.config.set(scheduler="synchronous"):
+        lazy = pgbm_dask.wrap(booster, dX, dy, device="cuda")
+        want = wrap(booster, X, y, device="cpu")
+        assert_close(lazy.model.moments, want.moments, 1e-12)
+        np.testing.assert_allclose(lazy.predict_var(dX).compute(), want.predict_var(X), rtol=1e-10)
+
+
 def test_the_number_of_a_gpu(make_data):
     X, y = make_data("numeric", n=20)
     booster = lgb.train(LGB, lgb.Dataset(X, y), 1)
