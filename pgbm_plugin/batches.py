@@ -38,6 +38,8 @@ class Batch:
 
 def is_stream(X: Any) -> bool:
     """Whether rows come in parts: an iterator, a path or pattern of Parquet files, a PyArrow data set or reader."""
+    if type(X) is np.ndarray:  # the short way for single rows
+        return False
     if isinstance(X, (str, os.PathLike)) or hasattr(X, "__next__") or hasattr(X, "read_next_batch"):
         return True
     dataset = sys.modules.get("pyarrow.dataset")

@@ -164,26 +164,35 @@ class Predictor:
 
     def predict_var(self, X: Any, *, init_score: Any = None, device: str | None = None) -> Any:
         """(n,) predictive variances."""
-        return in_kind_of(X, self.predict_dist(X, device=device, init_score=init_score).var())
+        return in_kind_of(X, self._of_table(X, init_score, device).var())
 
     def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None, device: str | None = None) -> Any:
         """(n, k) quantiles at k levels in (0, 1)."""
         levels = np.atleast_1d(check_levels("q", q))
-        return in_kind_of(X, self.predict_dist(X, device=device, init_score=init_score).ppf(levels))
+        return in_kind_of(X, self._of_table(X, init_score, device).ppf(levels))
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, init_score: Any = None, device: str | None = None
     ) -> Any:
         """(n, 2) lower and upper end of the central interval."""
         check_levels("coverage", coverage)
-        ends = self.predict_dist(X, device=device, init_score=init_score).interval(coverage)
-        return in_kind_of(X, np.stack(ends, axis=1))
+        return in_kind_of(X, np.stack(self._of_table(X, init_score, device).interval(coverage), axis=1))
+
+    def _of_table(self, X: Any, init_score: Any, device: str | None) -> Distribution:
+        """The distributions of rows that are all here."""
+        family = self._checked_family(None, self.rho)
+        return self._around(self._margins(X, self.rho, init_score, device), *family)
 
     def _support(self) -> float:
         """Below this no outcome can lie: the objective's word, not that of a family that someone chose."""
         return 0.0 if self.forest.link == LOG else -np.inf
 
     def _read(self, X: Any, init_score: Any, device: str | None) -> tuple[Rows, NDArray[np.float64] | None]:
+        if is_stream(X):
+            raise TypeError(
+                "this takes one table; for batches and files there are predict_dist(batches), which gives the "
+                "distributions of one after the other, and predict_parquet"
+            )
         found = read_dataset(X)
         if found is not None:
             X, init_score = found.X, found.init_score if init_score is None else init_score

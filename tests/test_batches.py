@@ -370,3 +370,18 @@ def test_predict_over_batches(make_data):
         list(model.predict_dist(iter([X, X[:, :2]])))
     with pytest.raises(TypeError, match="init_score belongs to one table"):
         model.predict_dist(iter([X]), init_score=y)
+
+
+def test_what_takes_one_table_says_so(make_data):
+    X, y = make_data("numeric")
+    model = wrap(lgb.train(LGB, lgb.Dataset(X, y), 3), X, y)
+    for call in (
+        lambda: model.predict(iter([X])),
+        lambda: model.predict_var(iter([X])),
+        lambda: model.predict_interval("rows.parquet"),
+        lambda: model.predict_quantiles(iter([X]), 0.5),
+        lambda: model.tune(iter([X]), y),
+        lambda: model.explain_variance(iter([X])),
+    ):
+        with pytest.raises(TypeError, match=r"one table.*predict_dist\(batches\).*predict_parquet"):
+            call()
