@@ -128,7 +128,7 @@ def _category_codes(x: Any, lower: Any, limit: Any, codes: Any) -> None:
     for r in range(x.shape[0]):
         if math.isnan(x[r]):
             codes[r] = lowest + 1
-        elif limit > 2 and lower < x[r] < limit - 2:
+        elif lower < x[r] < limit - 2:
             codes[r] = lowest + 2 + np.int64(x[r])
         else:
             codes[r] = lowest

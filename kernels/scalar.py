@@ -25,7 +25,8 @@ def goes_left(x: Any, node: Any, category_start: Any, category_bits: Any) -> Any
         begin = category_start[node.category_set]
         words = category_start[node.category_set + 1] - begin
         # compared as floats, so that no value overflows the cast to an integer
-        if words == 0 or not (node.threshold < x < 32.0 * words):  # -0.5 is below 0 and, to LightGBM, category 0
+        # no set is empty (`Forest` sees to it): -0.5, which to LightGBM is category 0, would be read from one
+        if not (node.threshold < x < 32.0 * words):
             return False
         category = np.int64(x)
         return ((category_bits[begin + (category >> 5)] >> np.uint32(category & 31)) & np.uint32(1)) != 0

@@ -80,7 +80,7 @@ def test_ways():
     """Every combination of flags with values at, around and far from thresholds, zero, NaN and category bounds."""
     rng = np.random.default_rng(1)
     bits = rng.integers(0, 1 << 32, 6, dtype=np.uint32)
-    start = np.array([0, 1, 1, 3, 6], np.int64)  # the second set is empty
+    start = np.array([0, 1, 2, 3, 6], np.int64)
     special = [
         np.nan,
         np.inf,
