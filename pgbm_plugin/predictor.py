@@ -126,7 +126,7 @@ class Predictor:
         are far slower in double. Distributions live on the host.
         """
         rho = self.rho if rho is None else check_rho(rho)
-        if np.dtype(dtype) not in (np.float32, np.float64):
+        if dtype is not np.float64 and np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
         family = self._checked_family(distribution, rho)
         if is_stream(X):
