@@ -22,6 +22,9 @@ from .rows import Rows, check_count, read_rows
 # Rows times trees from which a table of the host is worth sending to a GPU that is there.
 _LARGE = 1 << 30
 
+# The DLPack standard's number for memory of a CUDA device.
+_DLPACK_CUDA = 2
+
 _INSTALL = "pip install 'pgbm-plugin[cuda]' (CUDA 13) or 'pgbm-plugin[cuda12]'"
 
 
@@ -161,7 +164,9 @@ def _is_on_gpu(X: Any) -> bool:
     if type(X) is np.ndarray:  # the short way for single rows
         return False
     X = X.detach() if hasattr(X, "detach") else X  # torch refuses to show a tensor that keeps gradients
-    return hasattr(X, "__cuda_array_interface__") or (_library(X) == "cudf" and hasattr(X, "to_cupy"))
+    if hasattr(X, "__cuda_array_interface__") or (_library(X) == "cudf" and hasattr(X, "to_cupy")):
+        return True
+    return hasattr(X, "__dlpack__") and hasattr(X, "__dlpack_device__") and X.__dlpack_device__()[0] == _DLPACK_CUDA
 
 
 def _library(X: Any) -> str:
@@ -203,6 +208,8 @@ def _view(X: Any) -> Any:
     from numba import cuda
 
     X = X.detach() if hasattr(X, "detach") else X
+    if not hasattr(X, "__cuda_array_interface__"):  # DLPack alone, which numba does not make arrays of
+        X = sys.modules["torch" if "torch" in sys.modules else "cupy"].from_dlpack(X)
     # not synchronised: the kernels run on the stream that X was made on
     return cuda.as_cuda_array(X, sync=False)
 

@@ -57,6 +57,21 @@ class CupyArray:
         raise TypeError("Implicit conversion to a NumPy array is not allowed")
 
 
+class DlpackArray:
+    """An array of a library that has nothing but the DLPack standard."""
+
+    __module__ = "other"
+
+    def __init__(self, array):
+        self.array = np.asarray(array)
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **kwargs):
+        return self
+
+
 class CudfFrame:
     """A cuDF DataFrame."""
 
@@ -96,6 +111,7 @@ def calls(monkeypatch):
     monkeypatch.setattr(cuda, "external_stream", Stream, raising=False)
     torch, cupy = ModuleType("torch"), ModuleType("cupy")
     torch.cuda = SimpleNamespace(current_stream=lambda device: SimpleNamespace(cuda_stream=7))
+    torch.from_dlpack = lambda X: Tensor(X.__dlpack__().array)
     torch.as_tensor = lambda values, device: Tensor(values, f"cuda:{device.index}")
     cupy.cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=9))
     cupy.asarray = CupyArray
@@ -134,6 +150,15 @@ def test_an_array_goes_in_and_out_in_its_kind(kind, stream, lightgbm_model, call
 def test_a_tensor_that_keeps_gradients(lightgbm_model, calls):
     _, X, _, model = lightgbm_model
     assert np.array_equal(model.predict(Tensor(X, requires_grad=True), device="auto").array, model.predict(X))
+
+
+def test_an_array_of_dlpack_alone(lightgbm_model, calls):
+    booster, X, y, want = lightgbm_model
+    model = wrap(booster, DlpackArray(X), DlpackArray(y))
+    assert model.certificate.status == "certified"
+    got = model.predict(DlpackArray(X))
+    assert isinstance(got, CupyArray)
+    assert np.array_equal(got.array, want.predict(X))
 
 
 def test_the_cpu_is_asked_for(lightgbm_model, calls):
