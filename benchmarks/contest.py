@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pgbm_plugin import ProbabilisticModel
+from pgbm_plugin import route as routes
 
 
 def options(doc: str | None, **flags: dict[str, Any]) -> argparse.Namespace:
@@ -44,12 +45,11 @@ def interleave(calls: Mapping[str, Callable[[], Any]], repeats: int, clock: Call
 @contextmanager
 def route(name: str) -> Iterator[None]:
     """Inside, all trees are walked or all are replayed."""
-    before = os.environ.get("PGBM_PLUGIN_ROUTE")
-    os.environ["PGBM_PLUGIN_ROUTE"] = name
+    before, routes.forced = routes.forced, name
     try:
         yield
     finally:
-        os.environ.pop("PGBM_PLUGIN_ROUTE") if before is None else os.environ.update(PGBM_PLUGIN_ROUTE=before)
+        routes.forced = before
 
 
 def check_answers(wrapped: ProbabilisticModel, predict: Callable[[np.ndarray], np.ndarray], X: np.ndarray) -> None:

@@ -1,7 +1,7 @@
 """Two ways through the trees, with the same bits: walk every row, or replay every tree on blocks of rows.
 
-`choose_route` picks the faster one. The environment variable PGBM_PLUGIN_ROUTE ("walk" or "replay") overrules it. Rows
-that a GPU reads take a third, in `cuda`.
+`choose_route` picks the faster one. The environment variable PGBM_PLUGIN_ROUTE ("walk" or "replay"), read at import,
+overrules it. Rows that a GPU reads take a third, in `cuda`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ _MIN_BLOCK, _MAX_BLOCK = 512, 2048
 _CODE_BYTES = 1 << 18
 
 Array = NDArray[Any]
+
+forced = os.environ.get("PGBM_PLUGIN_ROUTE", "")
+"""Which of the two is always taken, if either is."""
 
 
 class Route:
@@ -206,8 +209,7 @@ def choose_route(forest: Forest, rows: Rows) -> Walk | Replay | Cuda:
     """The faster way for this many rows; on the GPU for those that it reads."""
     if isinstance(rows, CudaRows):
         return Cuda(forest, rows)
-    wish = os.environ.get("PGBM_PLUGIN_ROUTE", "")
-    if wish == "walk" or (len(rows) < _FEW_ROWS and wish != "replay") or forest.program is None:
+    if forced == "walk" or (rows.n < _FEW_ROWS and forced != "replay") or forest.program is None:
         return Walk(forest, rows)
     return Replay(forest, rows, forest.program)
 

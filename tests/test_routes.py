@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 import xgboost as xgb
 
-from pgbm_plugin import wrap
+from pgbm_plugin import route, wrap
 from pgbm_plugin.forest import CATEGORICAL
 from pgbm_plugin.propagate import variances
 from pgbm_plugin.rows import read_rows
@@ -60,9 +60,9 @@ def model(request):
 
 
 def on_both(monkeypatch, call):
-    monkeypatch.setenv("PGBM_PLUGIN_ROUTE", "walk")
+    monkeypatch.setattr(route, "forced", "walk")
     walked = call()
-    monkeypatch.setenv("PGBM_PLUGIN_ROUTE", "replay")
+    monkeypatch.setattr(route, "forced", "replay")
     return walked, call()
 
 

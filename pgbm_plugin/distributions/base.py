@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+_ZERO = np.zeros(())  # an array, since NumPy takes as long to read a float as to compare a row
+
 
 class Distribution(ABC):
     """`len(d)` distributions of one family; immutable.
@@ -40,9 +42,11 @@ class Distribution(ABC):
 
     def __init__(self, *, point: ArrayLike | None = None, **params: ArrayLike):
         """From parameters, each (n,) or a number; `point` is (n,), the place of a point mass or NaN for none."""
-        n = max(map(np.size, params.values() if point is None else (point, *params.values())))
-        self._params = {key: _per_row(value, n) for key, value in params.items()}
-        self._point = None if point is None else _per_row(point, n)
+        arrays = {key: np.asarray(value, np.float64) for key, value in params.items()}
+        place = None if point is None else np.asarray(point, np.float64)
+        n = max([array.size for array in (arrays.values() if place is None else (place, *arrays.values()))])
+        self._params = {key: _per_row(array, n) for key, array in arrays.items()}
+        self._point = None if place is None else _per_row(place, n)
 
     @classmethod
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
@@ -54,7 +58,7 @@ class Distribution(ABC):
         if mean.shape != variance.shape:
             mean, variance = np.broadcast_arrays(mean, variance)
         fits = cls._fits(mean, variance)
-        if np.count_nonzero(fits & (variance > 0.0)) == len(mean):
+        if np.count_nonzero(fits & (variance > _ZERO)) == len(mean):
             return cls(**cls._parameters(mean, variance, **options))
         degenerate = variance <= 0.0
         bad = ~degenerate & ~fits
@@ -287,9 +291,8 @@ def _unless(point: Array | None, regular: Array, at_point: Callable[[Array], Arr
     return regular if point is None else np.where(np.isnan(point), regular, at_point(point))
 
 
-def _per_row(given: ArrayLike, n: int) -> Array:
+def _per_row(value: Array, n: int) -> Array:
     """A number, or one for each of n rows, as (n,) that nobody can write to."""
-    value = np.asarray(given, np.float64)
     if value.shape != (n,):
         if value.size != 1 or value.ndim > 1:
             raise ValueError(f"parameters must be numbers or have one dimension of {n}, not shape {value.shape}")
@@ -299,5 +302,5 @@ def _per_row(given: ArrayLike, n: int) -> Array:
 
 def _read_only(array: Array) -> Array:
     array = array.view()
-    array.flags.writeable = False
+    array.setflags(write=False)
     return array
