@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,9 +16,9 @@ from .custom import Objective, check_takes_batches, kept, on_batch
 from .forest import Features, Forest
 from .frames import check_names
 from .labelled import as_held, read_labelled
-from .moments import LeafMoments, joined, leaf_moments
+from .moments import LeafMoments, leaf_moments
 from .rows import check_count, table_length
-from .start import LabelSums, settle_start, with_init_score
+from .start import LabelSums, settled_moments, with_init_score
 from .training import TrainingSpec
 
 if TYPE_CHECKING:
@@ -42,21 +42,11 @@ def dask_moments(forest: Forest, spec: TrainingSpec, dX: Any, besides: Besides, 
         moments = rows.moments(_Training(forest, spec, besides.objective, besides.device))
         return kept(spec, besides.objective), moments, weighted
     sums = rows.label_sums(_Training(forest, spec, None, besides.device))
-    from_labels = replace(spec, start=sums.start(spec, forest))
-    moments = rows.moments(_Training(forest, from_labels, None, besides.device))
 
-    def first_moments(spec: TrainingSpec) -> LeafMoments:
-        first = forest.first_trees(len(spec.alpha))
-        if spec.start == from_labels.start:
-            return moments.part(0, first.n_leaves)
-        return rows.moments(_Training(first, spec, None, besides.device))
+    def moments_of(forest: Forest, spec: TrainingSpec) -> LeafMoments:
+        return rows.moments(_Training(forest, spec, None, besides.device))
 
-    spec = settle_start(forest, spec, sums, first_moments)
-    if spec.start != from_labels.start:
-        trees = spec.first_iteration()
-        at_start = first_moments(spec.first_trees(trees, int(forest.leaf_start[trees])))
-        moments = joined([at_start, moments.part(len(at_start.count), forest.n_leaves)])
-    return spec, moments, weighted
+    return *settled_moments(forest, spec, sums, moments_of), weighted
 
 
 @dataclass(frozen=True)

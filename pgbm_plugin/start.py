@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .certificate import contains_training_rows, leaf_errors
 from .forest import Forest
-from .moments import LabelledRows, LeafMoments, from_sums
+from .moments import LabelledRows, LeafMoments, from_sums, joined
 from .objectives import LOG
 from .parallel import run_chunks
 from .propagate import soft_threshold
@@ -29,7 +29,9 @@ _IN_MEMORY = 1 << 26
 _SECANTS = 8
 
 FirstMoments = Callable[[TrainingSpec], LeafMoments]
-"""Moments of the first tree under a spec of its own."""
+"""Moments of the first trees, as many as the spec is of."""
+MomentsOf = Callable[[Forest, TrainingSpec], LeafMoments]
+"""Moments of some trees over all rows."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,25 @@ class LabelSums:
         if forest.link != LOG:
             return mean
         return float(np.log(mean)) if mean > 0 else spec.start
+
+
+def settled_moments(
+    forest: Forest, spec: TrainingSpec, sums: LabelSums, moments_of: MomentsOf
+) -> tuple[TrainingSpec, LeafMoments]:
+    """The spec with its start, and the moments; only those of the first iteration depend on it."""
+    from_labels = replace(spec, start=sums.start(spec, forest))
+    moments = moments_of(forest, from_labels)
+
+    def first_moments(spec: TrainingSpec) -> LeafMoments:
+        first = forest.first_trees(len(spec.alpha))
+        return moments.part(0, first.n_leaves) if spec.start == from_labels.start else moments_of(first, spec)
+
+    spec = settle_start(forest, spec, sums, first_moments)
+    if spec.start != from_labels.start:
+        trees = spec.first_iteration()
+        at_start = first_moments(spec.first_trees(trees, int(forest.leaf_start[trees])))
+        moments = joined([at_start, moments.part(len(at_start.count), forest.n_leaves)])
+    return spec, moments
 
 
 def settle_start(forest: Forest, spec: TrainingSpec, sums: LabelSums, moments_of: FirstMoments) -> TrainingSpec:

@@ -25,7 +25,7 @@ from .objectives import Gradients
 from .partitions import is_dask
 from .propagate import leaf_weights
 from .rates import solve_rates
-from .start import LabelSums, settle_start, with_init_score
+from .start import LabelSums, settled_moments, with_init_score
 from .training import TrainingSpec
 
 
@@ -72,8 +72,6 @@ def wrap(
     """
     if mean not in ("booster", "pgbm"):
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
-    check_device(device)
-    forest, spec = read_model(booster)
     check_device(device, here=not is_dask(X))
     forest, spec = read_model(booster)
     besides = Besides(y, sample_weight, init_score, objective, label, weight, device)
@@ -130,8 +128,16 @@ def _certified(
     forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None, progress: bool
 ) -> tuple[TrainingSpec, LeafMoments, Certificate]:
     """The moments, and whether they are those of training; start and rates of the spec as the rows tell them."""
-    spec = _with_start(forest, spec, data, n_jobs)
-    moments = leaf_moments(forest, spec, data, n_jobs=n_jobs, progress=progress)
+
+    def moments_of(forest: Forest, spec: TrainingSpec) -> LeafMoments:
+        return leaf_moments(forest, spec, data, n_jobs=n_jobs, progress=progress)
+
+    if data.init_score is None and spec.start_is_mean:
+        sums = LabelSums.of_model(spec, forest).add(spec, data.y, data.weight)
+        spec, moments = settled_moments(forest, spec, sums, moments_of)
+    else:
+        spec = spec if data.init_score is None else with_init_score(spec)
+        moments = moments_of(forest, spec)
     spec, certificate = _judged(forest, spec, moments, data.weight is not None)
     return spec, moments, certificate
 
@@ -160,13 +166,3 @@ def _objectives(
     if spec.objective.name == "reg:squarederror":  # which XGBoost also writes for a custom one
         return [None, *remembered(label)]
     return [None]
-
-
-def _with_start(forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None) -> TrainingSpec:
-    """The margin before the first tree."""
-    if data.init_score is not None:
-        return with_init_score(spec)
-    if not spec.start_is_mean:
-        return spec
-    sums, first = LabelSums.of_model(spec, forest).add(spec, data.y, data.weight), forest.first_trees(1)
-    return settle_start(forest, spec, sums, lambda spec: leaf_moments(first, spec, data, n_jobs=n_jobs))
