@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import lightgbm as lgb
 import numpy as np
@@ -315,6 +316,22 @@ def test_report(story, tmp_path, capsys):
     page = (tmp_path / "page.html").read_text()
     assert "March" in page
     assert page.count("<html") == report(model, *parts["val"][:2], title="March").count("<html") == 1
+
+
+def test_what_a_report_is_made_of(plain, tmp_path, capsys, monkeypatch):
+    given = {}
+
+    def report(model, X, y, *, title):
+        given.update(mean=model.predict(X), y=y, title=title)
+        return "<p>é</p>"
+
+    monkeypatch.setitem(sys.modules, "pgbm_plugin.report", SimpleNamespace(report=report))
+    run(capsys, "report", plain / "model.pgbm", plain / "rows.csv", "--label", "y", "-o", tmp_path / "r.html")
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == "<p>é</p>"
+    rows = pd.read_parquet(plain / "rows.parquet")
+    assert np.array_equal(given["y"], rows.pop("y"))
+    assert np.array_equal(given["mean"], load(plain / "model.pgbm").predict(rows))
+    assert given["title"] == "model.pgbm"
 
 
 @pytest.mark.parametrize(
