@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .adapters import TrainingData
+from .columns import no_column
 from .device import CudaRows
 from .errors import UnsupportedModelError
 from .forest import Features, Forest
@@ -20,6 +21,9 @@ from .frames import FRAMES, Frame, columns_of
 from .labelled import read_labelled
 from .moments import LabelledRows
 from .rows import Rows, matrix_rows, table_length
+
+if TYPE_CHECKING:
+    from .files import Files
 
 # Rows of a batch that keeps all threads busy, and numbers that it may hold.
 _MOST_ROWS, _NUMBERS = 1 << 17, 1 << 22
@@ -37,7 +41,7 @@ class Batch:
 
 
 def is_stream(X: Any) -> bool:
-    """Whether rows come in parts: an iterator, a path or pattern of Parquet files, a PyArrow data set or reader."""
+    """Whether rows come in parts: an iterator, a path or pattern of files, a PyArrow data set or reader."""
     if type(X) is np.ndarray:  # the short way for single rows
         return False
     if isinstance(X, (str, os.PathLike)) or hasattr(X, "__next__") or hasattr(X, "read_next_batch"):
@@ -65,27 +69,34 @@ class Stream:
 
 def labelled_stream(source: Any, features: Features, label: str | None, weight: str | None) -> Stream:
     """Batches of a source with their labels; of frames and files, these are columns of the names given."""
-    if _is_files(source):
-        from .parquet import open_files
+    if is_files(source):
+        from .files import open_files
 
         if label is None:
             raise TypeError("files need the name of the label's column: label='y'")
         files = open_files(source, features, [label, *([] if weight is None else [weight])])
-        parts = (_split(name, table, features, label, weight) for name, table in files.batches(batch_rows(features)))
+        parts = (_of_file(files, *part, label, weight) for part in files.batches(batch_rows(features)))
         return Stream(parts, files.rows)
     known = isinstance(source, (list, tuple)) and all(isinstance(part, tuple) for part in source)
     rows = sum(table_length(part[0]) for part in source if part) if known else None
     return Stream((_labelled(i, part, features, label, weight) for i, part in enumerate(source)), rows)
 
 
-def unlabelled_stream(source: Any, features: Features, keep: Sequence[str] = ()) -> Iterator[tuple[Batch, Any]]:
-    """Batches of a source without labels, each with the table it was taken from; `keep` are columns of that table."""
-    if _is_files(source):
-        from .parquet import open_files
+def unlabelled_stream(
+    source: Any, features: Features, keep: Sequence[str] = (), numbers: Sequence[str] = ()
+) -> Iterator[tuple[Batch, Any]]:
+    """Batches of a source without labels, each with the table it was taken from.
 
-        files = open_files(source, features, keep)
+    `keep` are columns of that table, as they are, and `numbers` such that hold numbers.
+    """
+    if is_files(source):
+        from .files import open_files
+
+        files = open_files(source, features, numbers, keep)
         for name, table in files.batches(batch_rows(features)):
-            yield Batch(name, _features_of(table, features, keep)), table
+            with naming(name):
+                batch = Batch(name, files.features(table))
+            yield batch, table
         return
     for i, part in enumerate(source):
         table = part[0] if isinstance(part, tuple) else part
@@ -183,6 +194,11 @@ def _labelled(i: int, part: Any, features: Features, label: str | None, weight: 
     raise TypeError(f"{name} is {shown}: batches are (X, y) or (X, y, weight), or frames with label='column'")
 
 
+def _of_file(files: Files, name: str, table: Any, label: str, weight: str | None) -> Batch:
+    with naming(name):
+        return Batch(name, files.features(table), table[label], None if weight is None else table[weight])
+
+
 def _split(name: str, table: Any, features: Features, label: str, weight: str | None) -> Batch:
     """Features, labels and weights out of one table."""
     columns = [label, *([] if weight is None else [weight])]
@@ -190,7 +206,7 @@ def _split(name: str, table: Any, features: Features, label: str, weight: str | 
         found = columns_of(table)
         lost = [column for column in columns if column not in found]
         if lost:
-            raise ValueError(f"it has no column {lost[0]!r}, only {', '.join(found[:10])}")
+            raise ValueError(no_column(lost[0], found))
         X = _features_of(table, features, columns)
     return Batch(name, X, table[label], None if weight is None else table[weight])
 
@@ -216,7 +232,8 @@ def feature_columns(columns: Sequence[str], features: Features, besides: Sequenc
     return [known[name] for name in wanted]
 
 
-def _is_files(source: Any) -> bool:
+def is_files(source: Any) -> bool:
+    """Whether rows are in files or a PyArrow data set."""
     if isinstance(source, (list, tuple)):
         return bool(source) and all(isinstance(part, (str, os.PathLike)) for part in source)
     return is_stream(source) and not hasattr(source, "__next__") and not hasattr(source, "read_next_batch")

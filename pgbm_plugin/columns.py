@@ -1,7 +1,9 @@
-"""Checked numbers: columns with one finite number per row, and probability levels."""
+"""Checked numbers: columns with one finite number per row, and probability levels; and columns that are not there."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,8 +68,26 @@ def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:
 
 def level_names(levels: ArrayLike) -> list[str]:
     """Names of columns of quantiles: q05, q50, q97.5."""
-    levels = np.atleast_1d(check_levels("quantiles", levels)) if np.size(levels) else np.empty(0)
-    names = [f"q{'0' * (level < 0.1)}{100.0 * level:.10g}" for level in levels.tolist()]
+    return _with_percents("quantiles", levels, "q")
+
+
+def interval_names(coverages: ArrayLike) -> list[str]:
+    """Names of columns of intervals' ends: lower90, upper90."""
+    ends = (_with_percents("intervals", coverages, end) for end in ("lower", "upper"))
+    return [name for pair in zip(*ends, strict=True) for name in pair]
+
+
+def _with_percents(what: str, levels: ArrayLike, prefix: str) -> list[str]:
+    levels = np.atleast_1d(check_levels(what, levels)) if np.size(levels) else np.empty(0)
+    names = [f"{prefix}{'0' * (level < 0.1)}{100.0 * level:.10g}" for level in levels.tolist()]
     if len(set(names)) < len(names):
-        raise ValueError(f"quantiles holds a level twice: {', '.join(names)}")
+        raise ValueError(f"{what} holds a level twice: {', '.join(names)}")
     return names
+
+
+def no_column(name: str, columns: Sequence[str]) -> str:
+    """That a table lacks a column, with those that it has and the one that was perhaps meant."""
+    shown = ", ".join(columns[:10]) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
+    by_lower = {column.strip().lower(): column for column in columns}
+    near = difflib.get_close_matches(name.strip().lower(), by_lower, 1)
+    return f"it has no column {name!r}, only {shown}" + (f"; did you mean {by_lower[near[0]]!r}?" if near else "")

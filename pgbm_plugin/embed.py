@@ -52,3 +52,8 @@ def embedded(booster: Any, forest: Forest) -> ProbabilisticModel | None:
         return from_bytes(base64.b64decode(text, validate=True), forest)
     except ValueError as error:
         raise ValueError(f"cannot use the moments that are embedded in this model: {error}; {_INSTEAD}") from error
+
+
+def has_moments(booster: Any) -> bool:
+    """Whether a booster, or the file of one, brings what `embed` stores."""
+    return read_attribute(booster, _NAME) is not None

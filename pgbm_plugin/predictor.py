@@ -119,8 +119,8 @@ class Predictor:
         """A distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``, ``d.crps(y)``...
 
         `distribution` is a family's name, such as "normal" or "studentt(df=5)"; it, `rho` and `device` default to the
-        model's. If `X` is an iterator of tables, or a path or pattern of Parquet files, an iterator: the distributions
-        of one batch after the other, as they are read.
+        model's. If `X` is an iterator of tables, or a path or pattern of Parquet or CSV files, an iterator: the
+        distributions of one batch after the other, as they are read.
 
         `dtype` float32 lets a GPU take the variances in single precision, to about 1e-5 (means stay as they are); many
         are far slower in double. Distributions live on the host.
@@ -149,18 +149,22 @@ class Predictor:
         path: Any,
         *,
         quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        intervals: ArrayLike = (),
         keep: Sequence[str] = (),
+        init_score: str | None = None,
         progress: bool = False,
     ) -> int:
         """Write the distributions of rows to a Parquet file; returns how many.
 
-        Columns are mean, std and quantiles, such as q05, q50 and q95. `X` is a table, an iterator of tables, or a path
-        or pattern of Parquet files; a few batches are in memory at a time. `keep` are columns of these tables that are
-        copied, such as a key. The file appears when it is complete.
+        Columns are mean, std, quantiles, such as q05, q50 and q95, and the ends of central intervals, such as lower90
+        and upper90 for 0.9. `X` is a table, an iterator of tables, or a path or pattern of Parquet or CSV files; a few
+        batches are in memory at a time. Of the columns of these tables, `keep` are copied, such as a key, and
+        `init_score` holds that of each row. The file appears when it is complete.
         """
-        from .parquet import write_distributions
+        from .predictions import Columns, write_distributions
 
-        return write_distributions(self, X, path, quantiles, keep, progress)
+        columns = Columns(quantiles, intervals, tuple(keep), init_score)
+        return write_distributions(self, X, path, columns, csv=False, progress=progress)
 
     def predict_var(self, X: Any, *, init_score: Any = None, device: str | None = None) -> Any:
         """(n,) predictive variances."""

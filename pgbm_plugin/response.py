@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .calibration import Calibration
-from .columns import level_names
+from .columns import interval_names, level_names
 from .forest import Forest
 from .objectives import IDENTITY, LOG
 
@@ -68,12 +68,16 @@ class Margins:
         return family.from_moments(self.prediction.astype(np.float64, copy=False), variance, **options)
 
 
-def summary(distribution: Distribution, quantiles: ArrayLike) -> dict[str, NDArray[np.float64]]:
-    """Distributions as columns: mean, std and quantiles such as q05."""
+def summary(
+    distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike = ()
+) -> dict[str, NDArray[np.float64]]:
+    """Distributions as columns: mean, std, quantiles such as q05, and ends of intervals such as lower90 and upper90."""
     columns = {"mean": distribution.mean(), "std": distribution.std()}
     names = level_names(quantiles)
     if names:
         columns |= zip(names, distribution.ppf(np.atleast_1d(quantiles)).T, strict=True)
+    for coverage in np.atleast_1d(intervals).tolist():
+        columns |= zip(interval_names(coverage), distribution.interval(coverage), strict=True)
     return columns
 
 

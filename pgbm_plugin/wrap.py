@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .adapters import read_model
 from .autograd import TorchObjective, remembered
+from .categories import with_category_columns
 from .certificate import Certificate, certify
 from .custom import with_objective
 from .device import check_device
@@ -43,6 +44,7 @@ def wrap(
     progress: bool = False,
     label: str | None = None,
     weight: str | None = None,
+    categorical: Sequence[str] | None = None,
 ) -> ProbabilisticModel:
     """Add a predictive distribution to a trained model, in one pass over labelled rows.
 
@@ -54,9 +56,9 @@ def wrap(
         Dask; or an lgb.Dataset / xgb.DMatrix, which bring their own y. May be omitted if the booster was trained with
         `record`, holds what `embed` stored in it, or still holds its data.
         Rows that do not fit memory come in batches: an iterator of ``(X, y)`` or ``(X, y, weight)``, or of frames with
-        the label among their columns; or Parquet files, "data/*.parquet". They are read once. A model that started
-        from the mean label, as LightGBM's do, is told that after the last batch, so what its first tree takes of each
-        row (6 to 10 bytes) waits in a temporary file; results are those of all rows at once.
+        the label among their columns; or Parquet or CSV files, "data/*.parquet". They are read once. A model that
+        started from the mean label, as LightGBM's do, is told that after the last batch, so what its first tree takes
+        of each row (6 to 10 bytes) waits in a temporary file; results are those of all rows at once.
         Moments from `partial_moments`, merged, are taken as they are.
     y : (n,) labels.
     sample_weight : (n,) weights of training, if it had any.
@@ -69,11 +71,15 @@ def wrap(
     n_jobs : threads; None for all cores.
     progress : show a progress bar: rows, rows a second, and the time left where the number of rows is known.
     label, weight : names of columns, where batches are frames or files.
+    categorical : names of the categorical columns, all of them, where a LightGBM model's are numbers in files. Text is
+        known for what it is, and XGBoost's models tell.
     """
     if mean not in ("booster", "pgbm"):
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
     check_device(device, here=not is_dask(X))
     forest, spec = read_model(booster)
+    if categorical is not None:
+        forest = replace(forest, features=with_category_columns(forest.features, categorical))
     besides = Besides(y, sample_weight, init_score, objective, label, weight, device)
     kept = embedded(booster, forest) if X is None and y is None else None
     if kept is not None:

@@ -78,17 +78,17 @@ def test_a_model_without_names_takes_all_other_columns(make_data, tmp_path):
 
 def test_only_what_is_needed_is_read(trained, monkeypatch):
     whole, booster, X, folder = trained
-    from pgbm_plugin import parquet
+    from pgbm_plugin import files
 
     seen = []
-    batches = parquet.Files.batches
+    batches = files.Files.batches
 
     def spying(self, rows):
         for name, batch in batches(self, rows):
             seen.append(batch.schema.names)
             yield name, batch
 
-    monkeypatch.setattr(parquet.Files, "batches", spying)
+    monkeypatch.setattr(files.Files, "batches", spying)
     wrap(booster, folder, label="target", weight="w")
     assert {tuple(names) for names in seen} == {(*X.columns, "target", "w")}
     list(whole.predict_dist(str(folder)))
@@ -132,7 +132,7 @@ def test_a_bad_file_is_named(change, label, match, trained, tmp_path):
 
 def test_no_files_no_label(trained, tmp_path):
     _, booster, _, folder = trained
-    with pytest.raises(FileNotFoundError, match=r"no Parquet file at .*\*.parquet"):
+    with pytest.raises(FileNotFoundError, match=r"no Parquet or CSV file at .*\*.parquet"):
         wrap(booster, str(tmp_path / "*.parquet"), label="target")
     with pytest.raises(TypeError, match="name of the label's column: label='y'"):
         wrap(booster, folder)

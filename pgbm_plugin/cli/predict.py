@@ -1,0 +1,77 @@
+"""`pgbm-plugin predict`: new rows -> a table of distributions."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import Any
+
+from .inputs import check_output, load_model
+from .options import (
+    PROGRAM,
+    add_categorical,
+    add_computing,
+    add_output,
+    intervals,
+    names,
+    new_command,
+    quantiles,
+    shows_progress,
+)
+
+_ABOUT = f"""\
+Write mean, standard deviation, quantiles and intervals of each row.
+
+examples:
+  {PROGRAM} predict model.pgbm new.parquet -o out.parquet
+  {PROGRAM} predict model.pgbm 'new/*.parquet' -o out.csv --quantiles .05,.5,.95 --keep id,date
+  {PROGRAM} predict model.pgbm new.csv -o - --interval 0.9 | head
+
+Rows are read and written in parts, and the file appears when it is complete. Columns are mean, std, q05 and its like,
+lower90 and upper90 and their like, after those of --keep; what is kept of a CSV file stays the text that it is."""
+
+_QUANTILES = (0.05, 0.5, 0.95)
+
+
+def add(commands: Any) -> None:
+    command = new_command(commands, "predict", run, "distributions of new rows", _ABOUT)
+    command.add_argument("model", metavar="MODEL", help="a model file that wrap or tune wrote")
+    command.add_argument("data", nargs="+", metavar="DATA", help="new rows: Parquet or CSV files, or patterns")
+    add_output(command, "FILE", "what to write: .parquet or .csv, or - for CSV to the standard output")
+    command.add_argument(
+        "--quantiles",
+        type=quantiles,
+        metavar="Q,Q",
+        help="levels in (0, 1), or none (default: .05,.5,.95 unless there is an --interval)",
+    )
+    command.add_argument(
+        "--interval", type=intervals, default=(), metavar="C", help="coverage of a central interval; several as .5,.9"
+    )
+    command.add_argument("--keep", type=names, default=[], metavar="COL,COL", help="columns to copy, such as a key")
+    command.add_argument("--init-score", metavar="COL", help="the column of init scores, if the model takes them")
+    add_categorical(command)
+    add_computing(command)
+
+
+def run(args: Namespace) -> None:
+    from ..files import find_files
+    from ..predictions import Columns, write_distributions
+
+    levels = args.quantiles
+    if levels is None:
+        levels = () if args.interval else _QUANTILES
+    columns = Columns(levels, args.interval, tuple(args.keep), args.init_score)
+    paths = find_files(args.data)
+    to_stdout = args.output == "-"
+    if not to_stdout:
+        check_output(args.output, [args.model, *paths], (".parquet", ".csv"))
+    rows = write_distributions(
+        load_model(args),
+        paths,
+        sys.stdout.buffer if to_stdout else args.output,
+        columns,
+        csv=to_stdout or args.output.lower().endswith(".csv"),
+        progress=shows_progress(args),
+    )
+    if not (args.quiet or to_stdout):
+        print(f"{rows} rows -> {args.output}")

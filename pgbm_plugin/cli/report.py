@@ -1,0 +1,49 @@
+"""`pgbm-plugin report`: how well the distributions fit rows whose outcome is known, as a page."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from .inputs import check_output, load_model, named, read_labelled
+from .options import PROGRAM, add_categorical, add_computing, add_output, new_command
+
+_ABOUT = f"""\
+Write an HTML page that shows how well the distributions fit rows that neither training nor tuning saw.
+The page is one file that needs no other.
+
+examples:
+  {PROGRAM} report model.pgbm test.parquet --label y -o report.html
+  {PROGRAM} report model.pgbm 'test/*.csv' --label y --title 'March' -o march.html"""
+
+
+def add(commands: Any) -> None:
+    command = new_command(commands, "report", run, "an HTML page on test rows", _ABOUT)
+    command.add_argument("model", metavar="MODEL", help="a model file that wrap or tune wrote")
+    command.add_argument("data", nargs="+", metavar="DATA", help="test rows: Parquet or CSV files, or patterns")
+    command.add_argument("--label", required=True, metavar="COL", help="the column of labels")
+    command.add_argument("--title", help="the page's title (default: the model's file)")
+    add_categorical(command)
+    add_output(command, "FILE", "the page to write, such as report.html")
+    add_computing(command)
+
+
+def run(args: Namespace) -> None:
+    from ..batches import naming
+    from ..columns import read_column
+    from ..container import write_atomically
+    from ..files import find_files
+
+    paths = find_files(args.data)
+    check_output(args.output, [args.model, *paths], (".html", ".htm"))
+    model = load_model(args)
+    from ..report import report
+
+    rows = read_labelled(paths, model.forest.features, args.label)
+    with naming(named(paths)):
+        y = read_column("y", rows.y, len(rows.X))
+    page = report(model, rows.X, y, title=Path(args.model).name if args.title is None else args.title)
+    write_atomically(args.output, page.encode())
+    if not args.quiet:
+        print(f"{len(rows.X)} rows -> {args.output}")

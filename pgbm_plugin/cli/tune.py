@@ -1,0 +1,71 @@
+"""`pgbm-plugin tune`: family, correlation and calibration from held-out rows."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from .inputs import check_output, load_model, named, read_labelled
+from .options import PROGRAM, add_categorical, add_computing, add_output, families, new_command, shows_progress
+
+_ABOUT = f"""\
+Choose family, correlation and calibration by their score on rows that training did not see.
+Prints the table of families.
+
+examples:
+  {PROGRAM} tune model.pgbm --data val.parquet --label y
+  {PROGRAM} tune model.pgbm --data val.csv --label y --conformal cal.csv -o tuned.pgbm
+  {PROGRAM} tune model.pgbm --data val.csv --label y --score nll --distributions 'normal,studentt(df=5)'
+
+The rows are in memory, all of them. --conformal takes further rows, which nothing else has seen: intervals then hold
+their coverage on exchangeable rows, whatever the model."""
+
+
+def add(commands: Any) -> None:
+    command = new_command(commands, "tune", run, "choose family and calibration on held-out rows", _ABOUT)
+    command.add_argument("model", metavar="MODEL", help="a model file that wrap wrote")
+    command.add_argument(
+        "--data", nargs="+", action="extend", required=True, metavar="FILE", help="validation rows: Parquet or CSV"
+    )
+    command.add_argument("--label", required=True, metavar="COL", help="the column of labels")
+    command.add_argument("--weight", metavar="COL", help="the column of weights in the score")
+    command.add_argument("--init-score", metavar="COL", help="the column of init scores, if the model takes them")
+    command.add_argument("--score", choices=["crps", "nll"], default="crps", help="what to choose by (default: crps)")
+    command.add_argument("--distributions", type=families, metavar="NAME,NAME", help="families to try (default: all)")
+    command.add_argument("--conformal", nargs="+", metavar="FILE", help="calibration rows, with the same label column")
+    add_categorical(command)
+    add_output(command, "FILE", "where to write the tuned model (default: in place)", required=False)
+    add_computing(command)
+
+
+def run(args: Namespace) -> None:
+    from ..batches import naming
+    from ..files import find_files
+    from ..tune import families as checked_families
+
+    paths, conformal = find_files(args.data), find_files(args.conformal or [])
+    output = args.model if args.output is None else args.output
+    check_output(output, [*paths, *conformal])
+    checked_families(args.distributions)
+    model = load_model(args)
+    features = model.forest.features
+    rows = read_labelled(paths, features, args.label, args.weight, args.init_score)
+    further = read_labelled(conformal, features, args.label, None, args.init_score) if conformal else None
+    with naming(named(paths)):
+        result = model.tune(
+            rows.X,
+            rows.y,
+            score=args.score,
+            distributions=args.distributions,
+            sample_weight=rows.sample_weight,
+            init_score=rows.init_score,
+            progress=shows_progress(args),
+        )
+    if further is not None:
+        with naming(named(conformal)):
+            model.conformalize(further.X, further.y, init_score=further.init_score)
+    model.save(output)
+    if not args.quiet:
+        print(result)
+        if further is not None:
+            print(f"conformal quantiles from {len(further.y)} rows")

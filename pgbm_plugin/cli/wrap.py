@@ -1,0 +1,90 @@
+"""`pgbm-plugin wrap`: a booster's file and labelled rows -> a model file."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from .inputs import check_output, kind_of, read_labelled
+from .options import PROGRAM, add_categorical, add_computing, add_output, new_command, shows_progress
+
+_ABOUT = f"""\
+Add a predictive distribution to a trained LightGBM or XGBoost model, in one pass over its training rows.
+Prints the certificate: whether these rows are those of training, and how that is known.
+
+examples:
+  {PROGRAM} wrap model.txt --data train.parquet --label y -o model.pgbm
+  {PROGRAM} wrap model.ubj --data 'rows/*.csv' --label price --weight w -o model.pgbm
+  {PROGRAM} wrap embedded.ubj -o model.pgbm    # an XGBoost model that brings its moments
+
+Columns are matched by the model's feature names; a model without names takes all columns but those of label, weight
+and init score, in their order. Rows are read in parts; with --init-score all of them are in memory.
+A custom objective is Python code: wrap such a model there, wrap(booster, X, y, objective=f), and save it."""
+
+
+def add(commands: Any) -> None:
+    command = new_command(commands, "wrap", run, "a trained booster and its rows -> a model file", _ABOUT)
+    command.add_argument("model", metavar="MODEL", help="a saved LightGBM (.txt) or XGBoost (.ubj, .json) model")
+    command.add_argument(
+        "--data", nargs="+", action="extend", metavar="FILE", help="training rows: Parquet or CSV files, or patterns"
+    )
+    command.add_argument("--label", metavar="COL", help="the column of labels")
+    command.add_argument("--weight", metavar="COL", help="the column of sample weights, if training had any")
+    command.add_argument(
+        "--init-score", metavar="COL", help="the column of LightGBM's init_score, XGBoost's base_margin"
+    )
+    add_categorical(command)
+    add_output(command, "FILE", "the model file to write, such as model.pgbm")
+    add_computing(command)
+
+
+def run(args: Namespace) -> None:
+    if kind_of(args.model) == "pgbm":
+        raise ValueError(
+            f"{args.model!r} is wrapped already: {PROGRAM} tune, predict, inspect and report take it as it is"
+        )
+    from ..wrap import wrap
+
+    rows = _embedded_rows(args) if args.data is None else _rows(args)
+    model = wrap(args.model, **rows, device=args.device, n_jobs=args.n_jobs, progress=shows_progress(args))
+    model.save(args.output)
+    if not args.quiet:
+        print(model)
+
+
+def _rows(args: Namespace) -> dict[str, Any]:
+    """What `wrap` takes of rows, with all that can be checked before it begins."""
+    from ..adapters import read_model
+    from ..categories import with_category_columns
+    from ..errors import UnsupportedModelError
+    from ..files import find_files
+
+    if args.label is None:
+        args.usage_error("--data needs the name of the column of labels: --label COL")
+    paths = find_files(args.data)
+    check_output(args.output, [args.model, *paths])
+    forest, spec = read_model(args.model)
+    if spec.objective is None:
+        raise UnsupportedModelError(
+            f"{args.model!r} was trained with a custom objective, which is Python code that no file holds: wrap it in "
+            f"Python, wrap(booster, X, y, objective=f), and save it there"
+        )
+    if args.init_score is None:
+        return {"X": paths, "label": args.label, "weight": args.weight, "categorical": args.categorical}
+    features = forest.features
+    if args.categorical is not None:
+        features = with_category_columns(features, args.categorical)
+    rows = read_labelled(paths, features, args.label, args.weight, args.init_score)
+    return {**vars(rows), "categorical": args.categorical}
+
+
+def _embedded_rows(args: Namespace) -> dict[str, Any]:
+    """Nothing, if the booster brings its moments."""
+    from ..embed import has_moments
+
+    if any(value is not None for value in (args.label, args.weight, args.init_score, args.categorical)):
+        args.usage_error("columns are those of rows: give --data FILE as well")
+    check_output(args.output, [args.model])
+    if not has_moments(args.model):
+        raise ValueError(f"{args.model!r} brings no moments: give its training rows, --data FILE --label COL")
+    return {}

@@ -1,0 +1,66 @@
+"""What CSV has of its own: types that the model tells better than a file's beginning, and errors in Arrow's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+_SUFFIX = re.compile(r"\.csv(\.(gz|bz2|zst|lz4))?$", re.IGNORECASE)
+_NOT_OPENED = re.compile(r"Could not open \w+ input source '(.*?)': (?:Invalid: )?(.*)")
+_NOT_CONVERTED = re.compile(
+    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid (?:value '(.*)'|UTF8 data)"
+)
+
+
+def is_csv(path: str) -> bool:
+    return bool(_SUFFIX.search(path))
+
+
+def check_separated(columns: Sequence[str]) -> None:
+    """Refuse a header that another sign than the comma divides."""
+    if len(columns) == 1 and re.search(r"[;\t|]", columns[0]):
+        raise ValueError(f"it has one column, {columns[0]!r}: values must be separated by commas")
+
+
+def csv_schema(schema: Any, numbers: Sequence[str], categories: Container[str], keep: Sequence[str]) -> Any:
+    """The types to read a file's columns in. Arrow guesses them from the beginning, where 1 may not yet be 1.5.
+
+    Categories stay text, because 01 and 1 may be two of them, and so does what is kept.
+    """
+    import pyarrow as pa
+
+    def kind(name: str, guess: Any) -> Any:
+        if name in numbers and name not in categories:
+            return guess if pa.types.is_boolean(guess) else pa.float64()
+        return pa.string() if name in categories or name in keep else guess
+
+    return pa.schema([(field.name, kind(field.name, field.type)) for field in schema])
+
+
+def missing_spellings(values: Sequence[Any]) -> list[str]:
+    """Texts that stand for no value, as in a column of numbers, unless the model knows them as categories."""
+    from pyarrow.csv import ConvertOptions
+
+    return [text for text in ConvertOptions().null_values if text not in values]
+
+
+@contextmanager
+def plain_reason(columns: Sequence[str], path: str | None = None) -> Iterator[None]:
+    """Arrow's errors inside, in words for people; with the file's name if there is a `path`, unless Arrow has it."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{'' if path is None else f'{path!r}: '}the names of its columns are not UTF-8") from error
+    except ValueError as error:
+        text = " ".join(str(error).split())
+        opened = _NOT_OPENED.search(text)
+        if opened:
+            path, text = opened[1] if path is not None else None, opened[2]
+        wrong = _NOT_CONVERTED.search(text)
+        if wrong and int(wrong[1]) < len(columns):
+            row = f" in row {wrong[2]}" if wrong[2] else ""
+            what = f"text that is not UTF-8{row}" if wrong[4] is None else f"{wrong[4]!r}{row}, which is not a number"
+            text = f"column {columns[int(wrong[1])]!r} holds {what}"
+        raise ValueError(text if path is None else f"{path!r}: {text}") from error

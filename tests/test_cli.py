@@ -1,0 +1,367 @@
+"""The command line: what it writes is what the Python API gives, and every failure is one line and an exit code."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from test_batches import LGB, XGB
+from test_package import run as run_python
+
+import pgbm_plugin
+from pgbm_plugin import embed, load, wrap
+from pgbm_plugin.cli import main, parser
+
+PAGE = Path(__file__).parent.parent / "docs" / "command-line.md"
+SCRIPT = Path(sys.executable).with_name("pgbm-plugin")
+COMMAND = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "pgbm_plugin"]
+
+
+def train(kind, X, y, path, **besides):
+    """A booster's file: .txt or .ubj."""
+    if kind == "lightgbm":
+        lgb.train(LGB, lgb.Dataset(X, y, **besides), 8).save_model(path / "model.txt")
+        return path / "model.txt"
+    besides = {{"init_score": "base_margin"}.get(name, name): value for name, value in besides.items()}
+    xgb.train(XGB, xgb.DMatrix(X, y, enable_categorical=True, **besides), 8).save_model(path / "model.ubj")
+    return path / "model.ubj"
+
+
+def write(frame, path):
+    frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path, index=False)
+    return str(path)
+
+
+@pytest.fixture(scope="module", params=["lightgbm", "xgboost"])
+def story(request, tmp_path_factory, make_data):
+    """A booster's file, the rows of four tables as frames, and the folder that has them in both formats."""
+    X, y = make_data("mixed", n=900)
+    folder = tmp_path_factory.mktemp("story")
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    cuts = {"train": slice(0, 400), "val": slice(400, 600), "cal": slice(600, 700), "new": slice(700, 900)}
+    frame = X.assign(y=y, w=weight, id=[f"{i:03}" for i in range(len(y))])
+    parts = {}
+    for name, rows in cuts.items():
+        parts[name] = X.iloc[rows], y[rows], weight[rows]
+        for suffix in (".csv", ".parquet"):
+            # columns in another order, others among them, and a second file
+            shuffled = frame.iloc[rows][sorted(frame.columns, reverse=True)]
+            write(shuffled.iloc[:90], folder / f"{name}1{suffix}")
+            write(shuffled.iloc[90:], folder / f"{name}2{suffix}")
+    X_train, y_train, w_train = parts["train"]
+    return train(request.param, X_train, y_train, folder, weight=w_train), parts, folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, make_data):
+    """A small model without names and its rows, for what goes wrong."""
+    folder = tmp_path_factory.mktemp("plain")
+    X, y = make_data("numeric", n=200)
+    booster = train("lightgbm", X, y, folder)
+    wrap(booster, X, y).save(folder / "model.pgbm")
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    write(frame, folder / "new.parquet")
+    write(frame.assign(y=y), folder / "rows.parquet")
+    write(frame.assign(y=y), folder / "rows.csv")
+    return folder
+
+
+def run(capsys, *words, code=0):
+    """Run a command in this process; returns its output and its errors."""
+    capsys.readouterr()
+    try:
+        found = main([str(word) for word in words])
+    except SystemExit as exit_:
+        found = exit_.code
+    out, err = capsys.readouterr()
+    assert found == code, err
+    assert "Traceback" not in err
+    return out, err
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_from_booster_to_distributions(suffix, story, tmp_path, capsys):
+    """The files are, byte for byte, those that the API writes."""
+    booster, parts, folder = story
+    files = {name: [f"{folder}/{name}1{suffix}", f"{folder}/{name}2{suffix}"] for name in parts}
+    made, expected = tmp_path / "model.pgbm", tmp_path / "expected.pgbm"
+
+    given = ("--data", files["train"][0], "--data", files["train"][1], "--label", "y", "--weight", "w")
+    out, err = run(capsys, "wrap", booster, *given, "-o", made)
+    model = wrap(booster, files["train"], label="y", weight="w")
+    model.save(expected)
+    assert made.read_bytes() == expected.read_bytes()
+    assert model.certificate.status == "certified"
+    assert str(model.certificate) in out
+    assert err == ""
+
+    out, err = run(capsys, "tune", made, "--data", f"{folder}/val*{suffix}", "--label", "y", "--weight", "w")
+    result = model.tune(*parts["val"][:2], sample_weight=parts["val"][2])
+    model.save(expected)
+    assert made.read_bytes() == expected.read_bytes()
+    assert (out, err) == (f"{result}\n", "")
+
+    target = tmp_path / f"out{suffix}"
+    given = ("--quantiles", ".05,.975", "--interval", ".5,.9", "--keep", "id,w")
+    out, err = run(capsys, "predict", made, *files["new"], "-o", target, *given)
+    assert (out, err) == (f"200 rows -> {target}\n", "")
+    X = parts["new"][0]
+    distribution = model.predict_dist(X)
+    names = ["id", "w", "mean", "std", "q05", "q97.5", "lower50", "upper50", "lower90", "upper90"]
+    numbers = [distribution.mean(), distribution.std(), *distribution.ppf([0.05, 0.975]).T]
+    numbers += [end for coverage in (0.5, 0.9) for end in distribution.interval(coverage)]
+    if suffix == ".parquet":
+        table = pd.read_parquet(target)
+        assert list(table) == names
+        assert np.array_equal(table[names[1:]].to_numpy().T, [parts["new"][2], *numbers])
+        assert list(table["id"]) == [f"{i:03}" for i in range(700, 900)]
+    else:
+        header, *rows = csv.reader(io.StringIO(target.read_text()))
+        assert header == names
+        assert [row[0] for row in rows] == [f"{i:03}" for i in range(700, 900)]
+        assert np.array_equal(np.array([row[1:] for row in rows], float).T, [parts["new"][2], *numbers])
+
+
+def test_conformal_and_another_file(story, tmp_path, capsys):
+    booster, parts, folder = story
+    X, y, weight = parts["train"]
+    model = wrap(booster, X, y, sample_weight=weight)
+    model.save(tmp_path / "m.pgbm")
+    before = (tmp_path / "m.pgbm").read_bytes()
+    given = ("--score", "nll", "--distributions", "normal,studentt(df=4.5)", "--conformal", f"{folder}/cal*.csv")
+    words = ("tune", tmp_path / "m.pgbm", "--data", f"{folder}/val*.csv", "--label", "y", *given)
+    out, err = run(capsys, *words, "-o", tmp_path / "tuned.pgbm")
+    result = model.tune(*parts["val"][:2], score="nll", distributions=["normal", "studentt(df=4.5)"])
+    model.conformalize(*parts["cal"][:2]).save(tmp_path / "expected.pgbm")
+    assert (tmp_path / "tuned.pgbm").read_bytes() == (tmp_path / "expected.pgbm").read_bytes()
+    assert (tmp_path / "m.pgbm").read_bytes() == before
+    assert (out, err) == (f"{result}\nconformal quantiles from 100 rows\n", "")
+
+
+def test_the_installed_script(plain, tmp_path):
+    """And, as its output goes to a pipe, CSV that pandas reads."""
+    words = ["wrap", plain / "model.txt", "--data", plain / "rows.csv", "--label", "y", "-o", tmp_path / "m.pgbm"]
+    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "certified" in done.stdout
+    words = ["predict", tmp_path / "m.pgbm", plain / "new.parquet", "-o", "-", "--interval", "0.8"]
+    done = subprocess.run([*COMMAND, *words], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    table = pd.read_csv(io.BytesIO(done.stdout), float_precision="round_trip")
+    distribution = load(plain / "model.pgbm").predict_dist(pd.read_parquet(plain / "new.parquet"))
+    assert list(table) == ["mean", "std", "lower80", "upper80"]
+    expected = [distribution.mean(), distribution.std(), *distribution.interval(0.8)]
+    assert np.array_equal(table.to_numpy().T, expected)
+
+
+def test_a_reader_who_has_seen_enough(plain, tmp_path):
+    rows = pd.concat([pd.read_parquet(plain / "new.parquet")] * 30)
+    words = [*COMMAND, "predict", plain / "model.pgbm", write(rows, tmp_path / "many.parquet"), "-o", "-"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"mean,std,q05,q50,q95\n"
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait() == 0
+
+
+def test_help_imports_nothing_heavy(tmp_path):
+    code = (
+        "import sys\nfrom pgbm_plugin.cli import main\n"
+        "for words in (['--help'], ['predict', '--help']):\n"
+        "    try:\n        main(words)\n    except SystemExit as done:\n        assert done.code == 0\n"
+        "heavy = ('numba', 'scipy', 'pyarrow', 'pandas', 'tqdm', 'lightgbm', 'xgboost', 'torch')\n"
+        "print('heavy:', *[name for name in heavy if name in sys.modules])"
+    )
+    assert run_python(code, tmp_path).endswith("\nheavy:")
+
+
+def test_as_a_module(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "pgbm_plugin", "--version"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout == f"pgbm-plugin {pgbm_plugin.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["wrap", "tune", "predict", "inspect", "report"])
+def test_every_command_helps(command, capsys):
+    out, _ = run(capsys, command, "--help")
+    description, _, examples = out.partition("examples:\n")
+    assert len(description.split("\n\n")[1]) > 40
+    for line in examples.splitlines():
+        if line.startswith("  pgbm-plugin"):  # what help shows can be said
+            words = shlex.split(line.partition("|")[0], comments=True)
+            assert parser().parse_args(words[1:]).run.__module__ == f"pgbm_plugin.cli.{command}"
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_init_scores(kind, suffix, make_data, tmp_path, capsys):
+    X, y = make_data("numeric")
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    start, weight = np.random.default_rng(0).normal(size=(2, len(y))) ** 2 + 0.5
+    booster = train(kind, frame, y, tmp_path, init_score=start, weight=weight)
+    path = write(frame.assign(y=y, start=start, w=weight), tmp_path / f"d{suffix}")
+    given = ("--init-score", "start")
+    made, expected = tmp_path / "m.pgbm", tmp_path / "expected.pgbm"
+    run(capsys, "wrap", booster, "--data", path, "--label", "y", "--weight", "w", *given, "-o", made)
+    model = wrap(booster, frame, y, sample_weight=weight, init_score=start)
+    model.save(expected)
+    assert made.read_bytes() == expected.read_bytes()
+    assert model.certificate.status == "certified"
+    run(capsys, "predict", made, path, "-o", tmp_path / "out.parquet", *given)
+    mean = pd.read_parquet(tmp_path / "out.parquet")["mean"]
+    assert np.array_equal(mean, model.predict(frame, init_score=start).astype(float))
+    _, err = run(capsys, "tune", made, "--data", path, "--label", "y", *given)
+    assert "warning: these are the rows that wrap saw" in err
+    with pytest.warns(UserWarning, match="rows that wrap saw"):
+        best = model.tune(frame, y, init_score=start).best
+    assert load(made).rho == best.rho
+
+
+def test_categories_that_are_numbers(make_data, tmp_path, capsys):
+    """Named once, when the model is wrapped."""
+    X, y = make_data("numeric")
+    store = np.random.default_rng(0).integers(3, 7, len(y))
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(store=pd.Categorical(store, categories=[5, 3, 6, 4]))
+    booster = train("lightgbm", frame, y + store % 2, tmp_path)
+    path = write(frame.assign(y=y + store % 2), tmp_path / "d.csv")
+    words = ("wrap", booster, "--data", path, "--label", "y", "-o", tmp_path / "m.pgbm")
+    assert "--categorical on the command line" in run(capsys, *words, code=1)[1]
+    out, _ = run(capsys, *words, "--categorical", "store")
+    assert "certified" in out
+    run(capsys, "predict", tmp_path / "m.pgbm", path, "-o", tmp_path / "out.csv", "--quiet")
+    expected = wrap(booster, frame, y + store % 2)
+    assert np.array_equal(
+        pd.read_csv(tmp_path / "out.csv", float_precision="round_trip")["mean"], expected.predict(frame)
+    )
+    expected.save(tmp_path / "unnamed.pgbm")
+    run(capsys, "predict", tmp_path / "unnamed.pgbm", path, "-o", tmp_path / "again.csv", "--categorical", "store")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
+
+
+def test_embedded_moments(make_data, tmp_path, capsys):
+    X, y = make_data("numeric")
+    booster = xgb.train(XGB, xgb.DMatrix(X, y), 4)
+    booster.save_model(tmp_path / "bare.ubj")
+    model = wrap(booster, X, y)
+    embed(booster, model)
+    booster.save_model(tmp_path / "embedded.ubj")
+    run(capsys, "wrap", tmp_path / "embedded.ubj", "-o", tmp_path / "m.pgbm")
+    assert np.array_equal(load(tmp_path / "m.pgbm").predict_var(X), model.predict_var(X))
+    _, err = run(capsys, "wrap", tmp_path / "bare.ubj", "-o", tmp_path / "m.pgbm", code=1)
+    assert "--data FILE --label COL" in err
+    for name, answer in (("embedded", True), ("bare", False)):
+        assert json.loads(run(capsys, "inspect", tmp_path / f"{name}.ubj", "--json")[0])["embedded"] is answer
+
+
+def test_inspect(story, tmp_path, capsys):
+    booster, parts, _ = story
+    X, y, weight = parts["train"]
+    model = wrap(booster, X, y, sample_weight=weight)
+    model.tune(*parts["val"][:2])
+    model.conformalize(*parts["cal"][:2]).save(tmp_path / "m.pgbm")
+    out, _ = run(capsys, "inspect", tmp_path / "m.pgbm")
+    for text in (
+        f"{(tmp_path / 'm.pgbm').stat().st_size:,} bytes",
+        f"8 with {model.forest.n_leaves} leaves",
+        "6: a, few, b, c, many, d",
+        "red, blue, green",
+        "rows seen:    400",
+        "conformal:    100 rows around",
+        str(model.certificate),
+        str(model.calibration),
+    ):
+        assert text in out
+    found = json.loads(run(capsys, "inspect", tmp_path / "m.pgbm", "--json")[0])
+    assert found["booster"] == model.forest.booster
+    assert found["feature_names"] == list(X.columns)
+    assert [entry["values"] for entry in found["categories"]] == [
+        list(X[name].cat.categories) for name in ("few", "many")
+    ]
+    assert (found["rho"], found["calibration"]) == (model.rho, vars(model.calibration))
+    assert found["certificate"] == vars(model.certificate)
+    assert (found["rows"], found["tuned"], found["distribution"]) == (400, True, "conformal")
+    trees = json.loads(run(capsys, "inspect", booster, "--json")[0])
+    assert trees["kind"] == "booster"
+    assert {key: trees[key] for key in ("objective", "trees", "leaves")} == {
+        key: found[key] for key in ("objective", "trees", "leaves")
+    }
+    assert "pgbm-plugin wrap adds them" in run(capsys, "inspect", booster)[0]
+
+
+def test_report(story, tmp_path, capsys):
+    pytest.importorskip("pgbm_plugin.report")
+    from pgbm_plugin.report import report
+
+    booster, parts, folder = story
+    X, y, weight = parts["train"]
+    model = wrap(booster, X, y, sample_weight=weight)
+    model.save(tmp_path / "m.pgbm")
+    words = ("report", tmp_path / "m.pgbm", f"{folder}/val*.csv", "--label", "y", "--title", "March")
+    run(capsys, *words, "-o", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "March" in page
+    assert page.count("<html") == report(model, *parts["val"][:2], title="March").count("<html") == 1
+
+
+def test_what_a_report_is_made_of(plain, tmp_path, capsys, monkeypatch):
+    given = {}
+
+    def report(model, X, y, *, title):
+        given.update(mean=model.predict(X), y=y, title=title)
+        return "<p>é</p>"
+
+    monkeypatch.setitem(sys.modules, "pgbm_plugin.report", SimpleNamespace(report=report))
+    run(capsys, "report", plain / "model.pgbm", plain / "rows.csv", "--label", "y", "-o", tmp_path / "r.html")
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == "<p>é</p>"
+    rows = pd.read_parquet(plain / "rows.parquet")
+    assert np.array_equal(given["y"], rows.pop("y"))
+    assert np.array_equal(given["mean"], load(plain / "model.pgbm").predict(rows))
+    assert given["title"] == "model.pgbm"
+
+
+@pytest.mark.parametrize(
+    ("note", "line"), [(["x", "007", "é"], "007,1,"), (['a "b"', "c,d\ne", ""], '"a ""b""",1,')], ids=["plain", "odd"]
+)
+def test_quotes_only_where_needed(note, line, plain, tmp_path, capsys):
+    frame = pd.read_parquet(plain / "new.parquet").iloc[:3].assign(note=note, n=1)
+    given = ("-o", "-", "--keep", "note,n", "--quantiles", "none")
+    out, _ = run(capsys, "predict", plain / "model.pgbm", write(frame, tmp_path / "d.parquet"), *given)
+    assert f"\n{line}" in out
+    rows = list(csv.DictReader(io.StringIO(out, newline="")))
+    assert list(rows[0]) == ["note", "n", "mean", "std"]
+    assert [row["note"] for row in rows] == note
+
+
+def test_the_page(make_data, tmp_path, capsys, monkeypatch):
+    """The commands of the documentation run, on the files that a reader would have."""
+    monkeypatch.chdir(tmp_path)
+    X, y = make_data("mixed", n=700)
+    frame = X.assign(y=y, id=range(len(y)), date="2024-01-01")
+    names = ("train", "val", "cal", "new", "test")
+    for name, rows in zip(names, np.split(np.arange(700), [300, 400, 500, 600]), strict=True):
+        for suffix in (".csv", ".parquet"):
+            write(frame.iloc[rows], tmp_path / f"{name}{suffix}")
+    for kind in ("lightgbm", "xgboost"):
+        train(kind, X[:300], y[:300], tmp_path)
+    blocks = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^\$ pgbm-plugin (.*?)(?: \|.*)?$", "".join(blocks), re.MULTILINE)
+    assert len(commands) > 5
+    for command in commands:
+        if command.startswith("report") and importlib.util.find_spec("pgbm_plugin.report") is None:
+            continue
+        run(capsys, *shlex.split(command))
