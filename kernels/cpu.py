@@ -43,11 +43,16 @@ def add_margin_variance(
     category_bits: Any,
     leaf_value: Any,
     leaf_sd: Any,
+    leaf_step: Any,
     rho: Any,
     margin: Any,
     variance: Any,
+    log_scale: Any,
 ) -> None:
-    """`add_margin`, and the variance recursion (paper eq. 12) in the same walk."""
+    """`add_margin`, and the variance recursion (paper eq. 12) in the same walk.
+
+    ``log_scale[i]`` is the sum of ``leaf_step``; both may be None, and numba compiles nothing for them.
+    """
     n = X.shape[0]
     for lo in range(0, n, BLOCK):
         for t in range(root.shape[0]):
@@ -55,6 +60,8 @@ def add_margin_variance(
                 leaf = leaf_of(X, i, root[t], nodes, category_start, category_bits)
                 margin[i] += leaf_value[leaf]
                 variance[i] = add_tree(variance[i], leaf_sd[leaf], rho)
+                if leaf_step is not None:
+                    log_scale[i] += leaf_step[leaf]
 
 
 @kernel

@@ -74,10 +74,12 @@ def add_margin_variance(
     leaf_start: Any,
     at: Any,
     value_sd: Any,
+    step: Any,
     rho: Any,
     found: Any,
     margin: Any,
     variance: Any,
+    log_scale: Any,
 ) -> None:
     """`cpu.add_margin_variance` by replay; ``value_sd`` has two numbers a leaf, ``found`` room for two a row."""
     for t in range(leaf_start.shape[0] - 1):
@@ -90,6 +92,10 @@ def add_margin_variance(
         for r in range(at.shape[0]):
             margin[r] += found[2 * r]
             variance[r] = add_tree(variance[r], found[2 * r + 1], rho)
+        if step is not None:
+            steps = step[leaf_start[t] : leaf_start[t + 1]]
+            for r in range(at.shape[0]):
+                log_scale[r] += steps[at[r]]
 
 
 @kernel

@@ -52,8 +52,8 @@ class Cuda:
     def by_leaf(self, ordered: Array) -> Array:
         return ordered
 
-    def paired(self, value: Array, sd: Array) -> Any:
-        return value, sd
+    def paired(self, value: Array, sd: Array, step: Array | None) -> Any:
+        return value, sd, step
 
     def add_margin(self, lo: int, hi: int, value: Array, margin: Array) -> None:
         from .kernels import cuda
@@ -65,10 +65,14 @@ class Cuda:
                 cuda.add_margin[self._launch(end - begin)](X, *self._trees(), value, margin_)
                 self._fetch(margin_, margin[begin:end])
 
-    def add_margin_variance(self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array) -> None:
-        """In the precision of `variance`."""
+    def add_margin_variance(
+        self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array, log_scale: Array | None
+    ) -> None:
+        """In the precision of `variance`; steps are summed as margins are, in a pass of their own."""
         from .kernels import cuda
 
+        if log_scale is not None:
+            self.add_margin(lo, hi, weights[2], log_scale)
         number = variance.dtype.type
         with self._device():
             value, sd = self._send(weights[0]), self._send(weights[1].astype(number, copy=False))

@@ -52,10 +52,10 @@ class ScoredRows:
     def add(self, forest: Forest, sd: NDArray[np.float64], rho: float, n_jobs: int | None) -> None:
         """Take the rows through more trees."""
         route = choose_route(forest, self.data.rows)
-        weights = route.paired(forest.leaf_value, sd)
+        weights = route.paired(forest.leaf_value, sd, None)
 
         def chunk(lo: int, hi: int) -> None:
-            route.add_margin_variance(lo, hi, weights, rho, self.margin, self.variance)
+            route.add_margin_variance(lo, hi, weights, rho, self.margin, self.variance, None)
 
         run_chunks(chunk, len(self.data), route.task, route.threads(n_jobs))
 

@@ -89,7 +89,7 @@ def rows_elsewhere(
 
         besides.refuse(("label", "weight"), "Dask collections take y= and sample_weight=")
         return dask_moments(forest, spec, X, besides, settle=settle)
-    if not (is_stream(X) or (besides.y is None and is_labelled_stream(X))):
+    if not is_elsewhere(X, besides):
         besides.refuse(("label", "weight"), "X is no file or batch: give y= and sample_weight=")
         return None
     besides.refuse(("y", "sample_weight"), "batches bring their own: (X, y, weight), or label= and weight= of files")
@@ -106,6 +106,11 @@ def rows_elsewhere(
         n_jobs=n_jobs,
         progress=progress,
     )
+
+
+def is_elsewhere(X: Any, besides: Besides) -> bool:
+    """Whether `X` is a Dask collection, batches or files."""
+    return hasattr(X, "__dask_graph__") or is_stream(X) or (besides.y is None and is_labelled_stream(X))
 
 
 def own_objective(spec: TrainingSpec) -> Objective | None:

@@ -23,6 +23,7 @@ from .model import ProbabilisticModel
 from .moments import LeafMoments
 from .objectives import LIGHTGBM, SIGNED_SQRT, SQUARED, XGBOOST, Objective, custom, forgotten
 from .propagate import LeafWeights
+from .scale import LogScale
 from .settings import Settings
 from .training import TrainingSpec
 
@@ -87,6 +88,8 @@ def to_bytes(model: ProbabilisticModel, *, trees: bool = True) -> bytes:
         "certificate": model.certificate,
         "settings": settings,
         "calibration": settings.calibration,
+        "scale": settings.scale,
+        "training_scale": model.training_scale,
         "model": model,
     }
     arrays: dict[str, NDArray[Any]] = {}
@@ -95,12 +98,13 @@ def to_bytes(model: ProbabilisticModel, *, trees: bool = True) -> bytes:
         arrays["forest.tree_digest"] = tree_digests(model.forest)
     for name in TREE_ARRAYS | ARRAYS if trees else ARRAYS:
         part, field = name.split(".")
-        array = model.forest.nodes[field] if part == "nodes" else getattr(owners[part], field)
+        array = model.forest.nodes[field] if part == "nodes" else getattr(owners[part], field, None)
         if array is not None:
             arrays[name] = array
     for part, kinds in (TREE_SCALARS | SCALARS if trees else SCALARS).items():
         if part in owners:
-            header[part] = {field: _writable(getattr(owners[part], field)) for field in kinds}
+            owner = owners[part]
+            header[part] = owner and {field: _writable(getattr(owner, field)) for field in kinds}
     header["objective"], header["conformal"] = _objective_entries(spec.objective), _conformal_entries(settings)
     return pack(arrays, header, f"pgbm_plugin {__version__}")
 
@@ -119,7 +123,11 @@ def _build(
     check_arrays(arrays, table)
     for name in table:
         part, field = name.split(".")
-        parts.setdefault(part, {})[field] = arrays.get(name)
+        section = parts.setdefault(part, {})
+        if section is not None:
+            section[field] = arrays.get(name)
+        elif name in arrays:
+            raise ValueError(f"it has an array {name!r}, but nothing that it belongs to")
     if forest is None:
         nodes = np.zeros(len(parts["nodes"]["left"]), NODE)
         for field, array in parts["nodes"].items():
@@ -146,6 +154,8 @@ def _model(parts: Mapping[str, Any], forest: Forest) -> ProbabilisticModel:
         Certificate(**parts["certificate"]),
         mean=parts["model"]["mean"],
         settings=_settings(parts),
+        variance=parts["model"]["variance"],
+        training_scale=_scale(parts["training_scale"]),
     )
     model.default_rho = parts["model"]["default_rho"]
     return model
@@ -222,7 +232,16 @@ def _settings(parts: Mapping[str, Any]) -> Settings:
             raise ValueError("it has conformal scores without residuals")
         b, c = conformal.pop("b"), conformal.pop("c")
         conformal = ConformalScores(**conformal, residuals=residuals, calibration=Calibration(b, c))
-    return Settings(**parts["settings"], calibration=Calibration(**parts["calibration"]), conformal=conformal)
+    calibration, scale = Calibration(**parts["calibration"]), _scale(parts["scale"])
+    return Settings(**parts["settings"], calibration=calibration, conformal=conformal, scale=scale)
+
+
+def _scale(entries: Mapping[str, Any] | None) -> LogScale | None:
+    if entries is None:
+        return None
+    if entries["step"] is None:
+        raise ValueError("it has a boosted scale without steps")
+    return LogScale(**entries)
 
 
 def _check_range(model: ProbabilisticModel) -> None:
@@ -236,7 +255,11 @@ def _check_range(model: ProbabilisticModel) -> None:
 
     with np.errstate(over="ignore", invalid="ignore"):
         margin, sd = reach(model._leaf_value) + abs(forest.base_margin), reach(model.weights.sd)
-        variance = calibration.c * np.float64(sd) ** (2.0 * calibration.b)
+        variances = [np.float64(sd) ** 2]
+        for scale in filter(None, (model._settings.scale, model.training_scale)):
+            recursion = np.maximum(variances[0], scale.floor) ** scale.power
+            variances.append(recursion * np.exp(abs(scale.start) + reach(scale.step)))
+        variance = calibration.c * max(variances) ** calibration.b
     largest = float(np.finfo(model._leaf_value.dtype).max) / 4.0
     if not margin <= (largest**0.25 if forest.link == SIGNED_SQRT else largest):
         raise ValueError("the values of its leaves add up to more than a prediction can be")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from .calibration import MAX_B
 from .certificate import Status
 from .container import DTYPES
 from .objectives import IDENTITY, LOG, SIGNED_SQRT
@@ -61,6 +62,20 @@ def _number(value: Any) -> float:
     if type(value) is not float:
         raise ValueError(f"is {value!r:.60}, not a number")
     return value
+
+
+def _share(value: Any) -> float:
+    number = _real(value)
+    if not 0.0 <= number <= MAX_B:
+        raise ValueError(f"is {number}, not between 0 and {MAX_B:g}")
+    return number
+
+
+def _positive(value: Any) -> float:
+    number = _real(value)
+    if number <= 0:
+        raise ValueError(f"is {number}, not positive")
+    return number
 
 
 def _whole(value: Any) -> int:
@@ -162,6 +177,8 @@ ARRAYS = {
     "weights.mu": StoredArray("F64", "leaves", rule="finite"),
     "weights.variance": StoredArray("F64", "leaves", rule="finite and not negative"),
     "weights.sd": StoredArray("F64", "leaves", rule="finite"),
+    "scale.step": StoredArray("F64", "leaves", rule="finite", optional=True),
+    "training_scale.step": StoredArray("F64", "leaves", rule="finite", optional=True),
     "settings.residuals": StoredArray("F64", "residuals", rule="finite", optional=True),
 }
 
@@ -189,6 +206,8 @@ TREE_SCALARS: dict[str, dict[str, Kind]] = {
     },
 }
 
+_SCALE: dict[str, Kind] = {"start": _real, "power": _share, "floor": _positive}
+
 SCALARS: dict[str, dict[str, Kind]] = {
     "spec": {
         "l1": _real,
@@ -206,11 +225,13 @@ SCALARS: dict[str, dict[str, Kind]] = {
     "settings": {"rho": _real, "distribution": _text, "tuned_on": _optional(_digest)},
     "calibration": {"b": _real, "c": _real},
     "conformal": {"lower": _number, "rho": _real, "b": _real, "c": _real, "family": _text},
-    "model": {"mean": _choice("booster", "pgbm"), "default_rho": _real},
+    "scale": _SCALE,
+    "training_scale": _SCALE,
+    "model": {"mean": _choice("booster", "pgbm"), "variance": _choice("pgbm", "boosted", "auto"), "default_rho": _real},
 }
 
-# Sections that may be null: a custom objective that nobody gave, and a model that nobody conformalized.
-_OPTIONAL_SECTIONS = ("objective", "conformal")
+# Sections that may be null: a custom objective that nobody gave, a model that nobody conformalized, scales not boosted.
+_OPTIONAL_SECTIONS = ("objective", "conformal", "scale", "training_scale")
 
 
 def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:

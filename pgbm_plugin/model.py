@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from .columns import read_column
 from .conformal import conformal_scores
 from .heldout import held_out_labels
-from .predictor import Predictor, default_rho
+from .predictor import Predictor, Variance, check_variance, default_rho
 from .response import Margins
 from .rows import Rows
 from .settings import Settings, digest
@@ -40,6 +40,8 @@ class ProbabilisticModel(Predictor):
     distribution : name of the family that `predict_dist` returns unless told otherwise.
     calibration : power map on the variance, set by `tune`.
     mean : "booster" or "pgbm", which leaf values predictions are made of.
+    variance : "pgbm", "boosted" or "auto": what `tune` chooses among unless told otherwise.
+    training_scale : the boosted scale of the rows that `wrap` saw, or None.
     device : where predictions are made unless told otherwise: "auto", "cpu", "cuda" or "cuda:1"...
     """
 
@@ -52,6 +54,7 @@ class ProbabilisticModel(Predictor):
         distributions: Sequence[str] | str | None = None,
         rho: ArrayLike | None = None,
         calibrate: bool = True,
+        variance: Variance | None = None,
         sample_weight: Any = None,
         init_score: Any = None,
         device: str | None = None,
@@ -68,20 +71,40 @@ class ProbabilisticModel(Predictor):
         distributions : families to try; None for all.
         rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.
         calibrate : fit the map sigma^2 -> c sigma^(2 b) as well.
+        variance : "pgbm", the paper's recursion; "boosted", a log-variance boosted on the same trees, from the
+            residuals of these rows and of those that ``wrap(..., variance=)`` saw; "auto", the better of both, or a
+            blend. None for what `wrap` was told. Of the rows, 262,144 are used at most.
         """
         from .tune import MIN_ROWS, families, rho_grid, tune, validation_rows
 
         if score not in ("crps", "nll"):
             raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
         names, grid = families(distributions), rho_grid(rho)
-        rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, device, MIN_ROWS)
+        chosen = self.variance if variance is None else check_variance(variance)
+        if chosen != "pgbm" and not calibrate:
+            raise ValueError(f"variance={chosen!r} is a calibration: leave calibrate=True")
+        rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, device, MIN_ROWS, recursion=True)
         weight = read_column("sample_weight", sample_weight, len(rows))
         held_out = validation_rows(
             rows, y, weight, margins_, score, self._variance_floor(), self.weights.sd, self.n_jobs
         )
-        result = tune(*held_out, self.default_rho, names=names, grid=grid, calibrate=calibrate, progress=progress)
+        options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
+        result, scale = tune(*held_out, self.default_rho, grid=grid, **options), None
+        if chosen != "pgbm":
+            from .blend import blended
+
+            scale, result = blended(
+                *held_out,
+                result,
+                self.training_scale,
+                recursion=chosen == "auto",
+                families_of=lambda all_, some, rho: tune(all_, some, rho, grid=np.array([rho]), **options),
+                n_jobs=self.n_jobs,
+            )
         best = result.best
-        self._settings = Settings(best.rho, best.distribution, best.calibration, result.residuals, None, digest(y))
+        self._settings = Settings(
+            best.rho, best.distribution, best.calibration, result.residuals, tuned_on=digest(y), scale=scale
+        )
         return result
 
     def conformalize(
@@ -120,6 +143,11 @@ class ProbabilisticModel(Predictor):
         """
         from .explain import explain_variance
 
+        if self._settings.scale is not None:
+            raise ValueError(
+                "explain_variance is of the paper's recursion, and this model has a boosted scale: tune it with "
+                "variance='pgbm'"
+            )
         rows, _ = self._read(X, None, "cpu")
         weights = self.weights.sd, self.moments.count
         return explain_variance(self.forest, rows, *weights, self.rho, self.calibration, self.n_jobs)
@@ -166,6 +194,11 @@ class ProbabilisticModel(Predictor):
         from .gathered import Besides
         from .update import updated
 
+        if self._settings.scale is not None or self.training_scale is not None:
+            raise ValueError(
+                "update changes the moments, and a boosted scale would stay behind: wrap the model with "
+                "variance='pgbm', or tune it again with newer rows"
+            )
         besides = Besides(y, sample_weight, init_score, None, label, weight, self.device)
         new = updated(self, X, besides, decay, n_jobs or self.n_jobs, progress)
         rho = default_rho(new.moments) if self.rho == self.default_rho else self.rho
@@ -176,7 +209,16 @@ class ProbabilisticModel(Predictor):
         return self
 
     def _held_out(
-        self, name: str, X: Any, y: Any, y_name: str, init_score: Any, device: str | None, at_least: int
+        self,
+        name: str,
+        X: Any,
+        y: Any,
+        y_name: str,
+        init_score: Any,
+        device: str | None,
+        at_least: int,
+        *,
+        recursion: bool = False,
     ) -> tuple[Rows, NDArray[np.float64], Margins]:
         """Labelled rows that training should not have seen, and what the trees say of them."""
         if y is None:
@@ -184,7 +226,7 @@ class ProbabilisticModel(Predictor):
         rows, _ = self._read(X, init_score, device)
         known = self.forest, self.spec, self.moments, self.certificate
         label = held_out_labels(name, y_name, y, rows, at_least, *known)
-        return rows, label, self._margins(X, self.rho, init_score, device)
+        return rows, label, self._margins(X, self.rho, init_score, device, recursion=recursion)
 
     def __repr__(self) -> str:
         objective = self.spec.objective.name if self.spec.objective else "custom"

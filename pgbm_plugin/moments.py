@@ -178,6 +178,14 @@ class LabelledRows:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def sample(self, rows: int) -> LabelledRows:
+        """So many of them at random, the same every time; all if there are no more."""
+        if len(self) <= rows:
+            return self
+        index = np.sort(np.random.default_rng(0).choice(len(self), rows, replace=False))
+        weight, score = (None if of is None else of[index] for of in (self.weight, self.init_score))
+        return LabelledRows(self.rows.sample(index), self.y[index], weight, score)
+
     def initial_margin(self, forest: Forest, spec: TrainingSpec, lo: int, hi: int) -> NDArray[Any]:
         """Margins of rows lo..hi before the first tree, in the precision in which the booster sums."""
         if self.init_score is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,10 @@ from .training import TrainingSpec
 
 if TYPE_CHECKING:
     from .distributions import Distribution
+    from .scale import LogScale
+
+Variance = Literal["pgbm", "boosted", "auto"]
+"""Where the variance comes from: the paper's recursion, a boosted scale, or whichever blend scores best."""
 
 
 class Predictor:
@@ -45,6 +49,8 @@ class Predictor:
         device: str = "auto",
         n_jobs: int | None = None,
         settings: Settings | None = None,
+        variance: Variance = "pgbm",
+        training_scale: LogScale | None = None,
     ):
         self.forest = forest
         self.spec = spec
@@ -54,6 +60,8 @@ class Predictor:
         self.mean = mean
         self.device = device
         self.n_jobs = n_jobs
+        self.variance = variance
+        self.training_scale = training_scale
         self.default_rho = default_rho(moments)
         self._settings = Settings(self.default_rho) if settings is None else settings
         self._leaf_value = self._leaf_values()
@@ -103,7 +111,7 @@ class Predictor:
             margins_ = self._margins(X, self.rho, init_score, device)
             return in_kind_of(X, margins_.prediction), in_kind_of(X, self._around(margins_, *family).std())
         rows, score = self._read(X, init_score, device)
-        margin, _ = margins(self.forest, rows, self._leaf_value, score, n_jobs=self.n_jobs)
+        margin, _, _ = margins(self.forest, rows, self._leaf_value, score, n_jobs=self.n_jobs)
         return in_kind_of(X, to_response(self.forest, margin))
 
     def predict_dist(
@@ -203,12 +211,25 @@ class Predictor:
         rows = read_rows_for(X, self.forest, self.device if device is None else check_device(device))
         return rows, read_column("init_score", init_score, len(rows))
 
-    def _margins(self, X: Any, rho: float, init_score: Any, device: str | None, dtype: Any = np.float64) -> Margins:
-        """The walk: margins, predictions and variances of rows."""
+    def _margins(
+        self,
+        X: Any,
+        rho: float,
+        init_score: Any,
+        device: str | None,
+        dtype: Any = np.float64,
+        *,
+        recursion: bool = False,
+    ) -> Margins:
+        """The walk: margins, predictions and variances of rows; with `recursion` the paper's, whatever is set."""
         rows, score = self._read(X, init_score, device)
-        values = self._leaf_value, score, self.weights.sd
-        margin, variance = margins(self.forest, rows, *values, rho, n_jobs=self.n_jobs, dtype=dtype)
+        scale = None if recursion else self._settings.scale
+        values = self._leaf_value, score, self.weights.sd, rho, None if scale is None else scale.step
+        margin, variance, steps = margins(self.forest, rows, *values, n_jobs=self.n_jobs, dtype=dtype)
         assert variance is not None
+        if scale is not None:
+            assert steps is not None
+            variance = scale(variance, steps)
         return Margins(self.forest, margin, to_response(self.forest, margin), variance)
 
     def _checked_family(self, name: str | None, rho: float) -> tuple[type[Distribution], dict[str, Any]]:
@@ -226,6 +247,12 @@ class Predictor:
 
     def _variance_floor(self) -> float:
         return variance_floor(typical_variance(self.forest, self.moments, self.weights))
+
+
+def check_variance(variance: Variance) -> Variance:
+    if variance not in get_args(Variance):
+        raise ValueError(f"variance must be 'pgbm', 'boosted' or 'auto', not {variance!r}")
+    return variance
 
 
 def default_rho(moments: LeafMoments) -> float:

@@ -85,30 +85,43 @@ def margins(
     init_score: NDArray[np.float64] | None = None,
     leaf_sd: NDArray[np.float64] | None = None,
     rho: float = 0.0,
+    leaf_step: NDArray[np.float64] | None = None,
     n_jobs: int | None = None,
     dtype: Any = np.float64,
-) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Margin of every row in the precision of `leaf_value`, and its variance (eq. 12) if `leaf_sd` is given.
+) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
+    """Margin of every row in the precision of `leaf_value`.
 
-    `dtype` is the precision of the recursion on a GPU.
+    Besides, its variance (eq. 12) if `leaf_sd` is given, and with it the sum of its leaves' steps if these are. `dtype`
+    is the precision of the recursion on a GPU.
     """
     margin = np.empty(len(rows), leaf_value.dtype)
     margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided out again below
     route = choose_route(forest, rows)
-    variance = None
+    variance = log_scale = None
     if leaf_sd is None:
         value = route.ordered(leaf_value)
         run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, margin), len(rows), route.task, route.threads(n_jobs))
     else:
-        weights, variance = route.paired(leaf_value, leaf_sd), np.zeros(len(rows), dtype)
+        weights, variance = route.paired(leaf_value, leaf_sd, leaf_step), np.zeros(len(rows), dtype)
+        log_scale = None if leaf_step is None else np.zeros(len(rows))
 
         def chunk(lo: int, hi: int) -> None:
-            route.add_margin_variance(lo, hi, weights, rho, margin, variance)
+            route.add_margin_variance(lo, hi, weights, rho, margin, variance, log_scale)
 
         run_chunks(chunk, len(rows), route.task, route.threads(n_jobs))
     if forest.divisor > 1:
         margin /= forest.divisor
-    return margin, variance
+    return margin, variance, log_scale
+
+
+def leaf_sums(
+    forest: Forest, rows: Rows, per_leaf: NDArray[np.float64], n_jobs: int | None = None
+) -> NDArray[np.float64]:
+    """(n,) the sum over each row's leaves."""
+    route = choose_route(forest, rows)
+    value, out = route.ordered(per_leaf), np.zeros(len(rows))
+    run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, out), len(rows), route.task, route.threads(n_jobs))
+    return out
 
 
 def variances(

@@ -71,16 +71,18 @@ class Walk(Route):
         for begin, end, X in self.rows.blocks(lo, hi):
             cpu.add_margin(X, *self.forest.routing, value, margin[begin:end])
 
-    def paired(self, value: Array, sd: Array) -> Any:
-        """Values and sds of the leaves as `add_margin_variance` takes them."""
-        return value, sd
+    def paired(self, value: Array, sd: Array, step: Array | None) -> Any:
+        """Values, sds and steps of the leaves as `add_margin_variance` takes them."""
+        return value, sd, step
 
-    def add_margin_variance(self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array) -> None:
-        """The same, with the variance recursion."""
+    def add_margin_variance(
+        self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array, log_scale: Array | None
+    ) -> None:
+        """The same, with the variance recursion, and the sums of steps where there are any."""
         from .kernels import cpu
 
         for begin, end, X in self.rows.blocks(lo, hi):
-            part = margin[begin:end], variance[begin:end]
+            part = margin[begin:end], variance[begin:end], None if log_scale is None else log_scale[begin:end]
             cpu.add_margin_variance(X, *self.forest.routing, *weights, rho, *part)
 
     def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
@@ -115,21 +117,27 @@ class Walk(Route):
 
     def add_tree(self, t: int, g: Array, h: Array, step: Array, margin: Array, n_jobs: int | None) -> Array:
         """The same for tree t alone and all rows, whose g and h are given."""
-        from .kernels import accumulate, cpu
+        from .kernels import accumulate
+
+        first, end = self.forest.leaf_start[t], self.forest.leaf_start[t + 1]
+        sums = accumulate.accumulators(end - first, unit_hessian=False)
+        accumulate.add_rows(self.leaves(t, n_jobs), g, h, step[first:end], margin, sums)
+        return sums
+
+    def leaves(self, t: int, n_jobs: int | None) -> NDArray[np.int64]:
+        """(n,) the leaf of tree t that each row reaches, numbered within the tree."""
+        from .kernels import cpu
 
         root, *splits = self.forest.routing
-        first, end = self.forest.leaf_start[t], self.forest.leaf_start[t + 1]
         leaf = np.empty(len(self.rows), np.int64)
 
         def chunk(lo: int, hi: int) -> None:
-            for begin, stop, X in self.rows.blocks(lo, hi):
-                cpu.route(X, root[t], *splits, leaf[begin:stop])
+            for begin, end, X in self.rows.blocks(lo, hi):
+                cpu.route(X, root[t], *splits, leaf[begin:end])
 
         run_chunks(chunk, len(leaf), self.moments_task, n_jobs)
-        leaf -= first
-        sums = accumulate.accumulators(end - first, unit_hessian=False)
-        accumulate.add_rows(leaf, g, h, step[first:end], margin, sums)
-        return sums
+        leaf -= self.forest.leaf_start[t]
+        return leaf
 
 
 @dataclass(frozen=True)
@@ -154,15 +162,19 @@ class Replay(Route):
         for rows, *coded in self._coded(lo, hi):
             replay.add_margin(*coded, value, margin[rows])
 
-    def paired(self, value: Array, sd: Array) -> Any:
-        return np.stack([value, sd], axis=1, dtype=np.float64)[self.program.slot].reshape(-1)
+    def paired(self, value: Array, sd: Array, step: Array | None) -> Any:
+        value_sd = np.stack([value, sd], axis=1, dtype=np.float64)[self.program.slot].reshape(-1)
+        return value_sd, None if step is None else step[self.program.slot]
 
-    def add_margin_variance(self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array) -> None:
+    def add_margin_variance(
+        self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array, log_scale: Array | None
+    ) -> None:
         from .kernels import replay
 
         found = np.empty(2 * self._block(hi - lo))
         for rows, *coded in self._coded(lo, hi):
-            replay.add_margin_variance(*coded, weights, rho, found, margin[rows], variance[rows])
+            part = margin[rows], variance[rows], None if log_scale is None else log_scale[rows]
+            replay.add_margin_variance(*coded, *weights, rho, found, *part)
 
     def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
         from .kernels import replay

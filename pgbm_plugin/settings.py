@@ -15,6 +15,7 @@ from .conformal import ConformalScores
 
 if TYPE_CHECKING:
     from .distributions import Distribution
+    from .scale import LogScale
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Settings:
     residuals : (m,) (y - mean) / std of held-out rows, the shape of "empirical"; None before `tune`.
     conformal : what conformal quantiles are made of; None before `conformalize`.
     tuned_on : a digest of the labels that `tune` saw, or None.
+    scale : a boosted scale that takes the place of the recursion's variance, or None.
     """
 
     rho: float
@@ -37,6 +39,7 @@ class Settings:
     residuals: NDArray[np.float64] | None = None
     conformal: ConformalScores | None = None
     tuned_on: bytes | None = None
+    scale: LogScale | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", check_rho(self.rho))

@@ -43,6 +43,8 @@ class Validation:
     metric : the score.
     floor : variance of a margin below which a residual means nothing.
     variances : passes the rows through the trees: (k,) correlations -> (k, n) variances of the margin.
+    rows : the table that they are.
+    index : (n,) where they are in the table that was given, rising.
     """
 
     margins: Margins
@@ -51,6 +53,27 @@ class Validation:
     metric: Score
     floor: float
     variances: Callable[[Array], Array]
+    rows: Rows
+    index: NDArray[np.int64]
+
+    def at(self, index: NDArray[np.int64]) -> Validation:
+        """Those of the rows that are at these places of the table that was given."""
+        here = np.searchsorted(self.index, index)
+        rows = self.rows if len(here) == len(self.index) else self.rows.sample(here)
+        weight = self.weight[here]
+        return replace(
+            self,
+            margins=self.margins.take(here),
+            y=self.y[here],
+            weight=weight / weight.sum(),
+            variances=lambda rho: self.variances(rho)[:, here],
+            rows=rows,
+            index=index,
+        )
+
+    def some(self, rows: int) -> Validation:
+        """So many of the rows at random, the same every time."""
+        return self.at(np.sort(np.random.default_rng(0).choice(self.index, rows, replace=False)))
 
     def score(self, name: str, variance: Array, calibration: Calibration) -> float:
         """Mean score of a family for these variances of the margin; ValueError if it does not fit the rows."""
@@ -110,6 +133,8 @@ def validation_rows(
             metric,
             floor,
             lambda rho: variances(margins.forest, part, leaf_sd, rho, n_jobs),
+            part,
+            index,
         )
 
     used = np.flatnonzero(weight)

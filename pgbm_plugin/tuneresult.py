@@ -41,6 +41,8 @@ class TuneResult:
     before : the paper's default: a normal, rho = log10(n) / 100, no map.
     constant : a normal with one spread for all rows, for comparison.
     residuals : (rows,) (y - mean) / std under the best: the shape of the empirical family.
+    variance : "pgbm", or "boosted" if the candidates have a boosted scale; `scores` are the recursion's even then.
+    share : what the recursion's logarithm has of the boosted scale's base: 0, 1/2 or 1.
     """
 
     metric: str
@@ -54,6 +56,8 @@ class TuneResult:
     before: Candidate
     constant: Candidate
     residuals: Array
+    variance: str = "pgbm"
+    share: float = 1.0
 
     @property
     def best(self) -> Candidate:
@@ -76,8 +80,9 @@ class TuneResult:
         )
 
     def __repr__(self) -> str:
+        scale = "" if self.variance == "pgbm" else f", a boosted scale with {self.share:.0%} of the recursion"
         lines = [
-            f"tuned on {self.rows} rows: mean {self.metric} {self.before.score:.6g} -> {self.best.score:.6g}",
+            f"tuned on {self.rows} rows: mean {self.metric} {self.before.score:.6g} -> {self.best.score:.6g}{scale}",
             f"  {'distribution':17} {self.metric:>11}  {'rho':>8}  variance ->",
         ]
         for label, row in (

@@ -18,16 +18,22 @@ from .custom import with_objective
 from .device import check_device
 from .embed import embedded
 from .forest import Forest
-from .gathered import Besides, gathered
+from .gathered import Besides, gathered, is_elsewhere
 from .labelled import read_labelled, training_data
 from .model import ProbabilisticModel
 from .moments import LabelledRows, LeafMoments, leaf_moments
 from .objectives import Gradients
 from .partitions import is_dask
+from .predictor import Variance, check_variance
 from .propagate import leaf_weights
 from .rates import solve_rates
 from .start import LabelSums, settled_moments, with_init_score
 from .training import TrainingSpec
+
+_NEEDS_TABLE = (
+    "variance='boosted' goes through the rows tree by tree, and needs them in one table: wrap(booster, X, y). With "
+    "batches, files or moments, let tune boost the scale from held-out rows: model.tune(X_val, y_val, variance='auto')"
+)
 
 
 def wrap(
@@ -39,6 +45,7 @@ def wrap(
     init_score: Any = None,
     objective: Gradients | TorchObjective | None = None,
     mean: Literal["booster", "pgbm"] = "booster",
+    variance: Variance = "pgbm",
     device: str = "auto",
     n_jobs: int | None = None,
     progress: bool = False,
@@ -66,6 +73,9 @@ def wrap(
     objective : the custom objective of training, if it had one: ``(margin, y) -> (g, h)``, or a `torch_objective`
         (which is found if it still lives).
     mean : "booster" leaves point predictions as they are, to the bit; "pgbm" uses the paper's expected leaf weights.
+    variance : "pgbm", the paper's recursion. "boosted": a log-variance boosted on the same trees, from the residuals of
+        these rows, or of 262,144 of them at most, each made as large as if its row had been left out; it needs a table.
+        "auto": the recursion until `tune` has chosen the better of both, or a blend.
     device : "cpu", "cuda", "cuda:1"..., or "auto": the GPU for tables that lie on one (torch, CuPy, cuDF) and for very
         large ones where there is one, else the CPU. Predictions use the same unless told otherwise.
     n_jobs : threads; None for all cores.
@@ -76,6 +86,7 @@ def wrap(
     """
     if mean not in ("booster", "pgbm"):
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
+    check_variance(variance)
     check_device(device, here=not is_dask(X))
     forest, spec = read_model(booster)
     if categorical is not None:
@@ -88,11 +99,15 @@ def wrap(
             raise ValueError(f"the embedded model has mean={kept.mean!r}: call wrap(booster, mean={kept.mean!r})")
         kept.device, kept.n_jobs = device, n_jobs
         return _warned(kept)
+    if variance == "boosted" and (isinstance(X, LeafMoments) or is_elsewhere(X, besides)):
+        raise TypeError(_NEEDS_TABLE)
     told = gathered(booster, forest, spec, X, besides, n_jobs, progress)
     if told is not None:
+        if variance == "boosted":
+            raise TypeError(_NEEDS_TABLE)
         spec, moments, weighted = told
         spec, certificate = _judged(forest, spec, moments, weighted)
-        return _model(forest, spec, moments, certificate, mean, device, n_jobs)
+        return _model(forest, spec, moments, certificate, mean, variance, None, device, n_jobs)
     found = training_data(booster, X, y, sample_weight, init_score)
     plain = objective is not None and not isinstance(objective, TorchObjective)
     data = read_labelled(found, forest, device, custom=plain, explicit=sample_weight is not None)
@@ -107,7 +122,8 @@ def wrap(
     if spec.objective is not None and spec.objective.diagonal is not None:
         steps = replace(spec.objective, gradients=spec.objective.diagonal)
         moments = leaf_moments(forest, replace(spec, objective=steps), data, n_jobs=n_jobs, progress=progress)
-    return _model(forest, spec, moments, certificate, mean, device, n_jobs)
+    rows = None if variance == "pgbm" else data
+    return _model(forest, spec, moments, certificate, mean, variance, rows, device, n_jobs)
 
 
 def _model(
@@ -116,12 +132,22 @@ def _model(
     moments: LeafMoments,
     certificate: Certificate,
     mean: Literal["booster", "pgbm"],
+    variance: Variance,
+    data: LabelledRows | None,
     device: str,
     n_jobs: int | None,
 ) -> ProbabilisticModel:
+    """What all of it makes; `data` if a scale is to be boosted from it."""
     weights = leaf_weights(forest, spec, moments)
     given = forest, spec, moments, weights, certificate
-    return _warned(ProbabilisticModel(*given, mean=mean, device=device, n_jobs=n_jobs), 4)
+    model = ProbabilisticModel(*given, mean=mean, device=device, n_jobs=n_jobs, variance=variance)
+    if data is not None:
+        from .scale import training_scale
+
+        model.training_scale = training_scale(forest, spec, moments, certificate, model._leaf_value, data, n_jobs)
+        if variance == "boosted":
+            model._settings = replace(model._settings, scale=model.training_scale)
+    return _warned(model, 4)
 
 
 def _warned(model: ProbabilisticModel, stacklevel: int = 3) -> ProbabilisticModel:
