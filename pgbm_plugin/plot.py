@@ -149,11 +149,11 @@ def draw_coverages(named: Mapping[Any, Shares], ax: Axes | None) -> Axes:
     ax.plot([0.0, 1.0], [0.0, 1.0], color=ink, linewidth=1.0, zorder=1.5)
     ax.set(xlabel="nominal coverage, probability", ylabel="observed coverage, share of rows")
     ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), aspect="equal")
-    labels = [str(name) for name in named if name is not None]
-    handles = [*handles[: len(labels)], band]
-    legend = ax.legend(handles, [*labels, _band_label(shares)], frameon=False, fontsize="small", loc="upper left")
-    for text in legend.get_texts():
-        text.set_parse_math(False)  # names are not formulas
+    labels = [*(str(name) for name in named if name is not None), _band_label(shares)]
+    handles = [*handles[: len(labels) - 1], band]
+    legend = ax.legend(handles, ["name"] * len(handles), frameon=False, fontsize="small", loc="upper left")
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set(text=label, parse_math=False)  # as they are: not formulas, nor left out for an underscore
     return ax
 
 

@@ -41,7 +41,7 @@ body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 62rem; background: 
   font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
 h1 { font-size: 1.8rem; line-height: 1.2; margin: 0 0 .8rem; }
 h2 { font-size: 1.25rem; margin: 2.5rem 0 .6rem; }
-p, ul { max-width: 44rem; margin: .6rem 0; }
+p { max-width: 44rem; margin: .6rem 0; }
 aside { background: var(--box); border-left: .25rem solid var(--c0); padding: .4rem 1rem; margin: 1rem 0;
   max-width: 46rem; }
 aside.warning { border-color: var(--c1); }
@@ -56,12 +56,14 @@ table { border-collapse: collapse; margin: .8rem 0; font-variant-numeric: tabula
 th, td { padding: .3rem .9rem .3rem 0; text-align: right; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { font-weight: 600; } thead th { vertical-align: bottom; font-size: .9rem; }
 th[scope=row], table.facts td, thead th:first-child { text-align: left; }
+th[scope=row] { overflow-wrap: anywhere; min-width: 5.5rem; }
 td { white-space: nowrap; } table.facts td, td.bar { white-space: normal; }
-td.bar { width: 20rem; text-align: left; }
+td.bar { width: min(20rem, 35vw); text-align: left; }
 td.bar span { display: block; background: var(--c0); height: .8em; margin-top: .35em; min-width: 1px; }
 @media print { :root { --ground: #fff; --text: #000; --soft: #444; --line: #bbb; --box: #f4f6f8; --c0: #0072b2;
   --c1: #d55e00; --c2: #009e73; --c3: #cc79a7; --c4: #e69f00; --c5: #56b4e9; }
-  body { max-width: none; padding: 0; font-size: 10pt; } figure, tr, aside { break-inside: avoid; }
+  body { max-width: none; padding: 0; font-size: 10pt; } .figures { grid-template-columns: 1fr 1fr; }
+  figure, tr, aside { break-inside: avoid; }
   h2 { break-after: avoid; } td.bar span { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }"""
 
 

@@ -166,11 +166,13 @@ def on_growth(growth: Growth) -> str:
 def on_tuning(result: TuneResult) -> str:
     best, metric = result.best, result.metric.upper()
     line = dict(zip(result.distributions, result.scores, strict=True))[best.distribution]
-    near = result.rho[line <= line.min() + 0.01 * abs(line.min())]
+    k = int(np.argmin(line))
+    far = np.flatnonzero(line > line[k] + 0.01 * abs(line[k]))
+    valley = result.rho[far[far < k].max(initial=-1) + 1 : far[far > k].min(initial=len(line))]
     return (
         f"Chosen on {result.rows:,} other rows: {best.distribution} at rho = {best.rho:.3g}, with a mean {metric} of "
         f"{number(best.score)}. The untuned default had {number(result.before.score)}, one spread for all rows "
-        f"{number(result.constant.score)}. Any rho between {near.min():.3g} and {near.max():.3g} is within 1 % of the "
+        f"{number(result.constant.score)}. Any rho between {valley[0]:.3g} and {valley[-1]:.3g} is within 1 % of the "
         "best."
     )
 
