@@ -163,6 +163,11 @@ class _Sparse(Rows):
         return out
 
 
+def some_rows(n: int, most: int) -> NDArray[np.int64]:
+    """Numbers of all of n rows, or of `most` of them drawn by chance, the same every time; in rising order."""
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+
+
 def table_length(X: Any) -> int:
     """Rows of anything that may be a table; -1 for what is none."""
     shape = getattr(X, "shape", None)

@@ -12,6 +12,7 @@ import pytest
 import pgbm_plugin
 
 HEAVY = ("numba", "lightgbm", "xgboost", "torch", "pandas", "polars", "pyarrow", "dask", "sklearn", "tqdm")
+HEAVY += ("matplotlib",)
 
 
 def run(code, cwd):
@@ -19,8 +20,9 @@ def run(code, cwd):
     return done.stdout.strip()
 
 
-def test_import_is_light(tmp_path):
-    loaded = run(f"import sys, pgbm_plugin; print(*[m for m in {HEAVY} if m in sys.modules])", tmp_path)
+@pytest.mark.parametrize("module", ["pgbm_plugin", "pgbm_plugin.plot", "pgbm_plugin.report"])
+def test_import_is_light(module, tmp_path):
+    loaded = run(f"import sys, {module}; print(*[m for m in {HEAVY} if m in sys.modules])", tmp_path)
     assert loaded == ""
 
 

@@ -1,0 +1,381 @@
+"""The report: complete in itself, safe with any names, right in its numbers, and honest in its sentences."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from html import escape, unescape
+from html.parser import HTMLParser
+
+import lightgbm as lgb
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+
+import pgbm_plugin
+from pgbm_plugin import wrap
+from pgbm_plugin.distributions import Normal
+from pgbm_plugin.report import findings, report, words
+from pgbm_plugin.report.findings import assess
+from pgbm_plugin.scores import coverage, crps, nll
+
+HOSTILE = "<script>alert('x')</script>"
+LGB = {"num_leaves": 8, "verbose": -1, "num_threads": 1}
+SECTIONS = ["scores", "calibration", "rows", "features", "trees", "model"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2400, 4))
+    y = 2 * X[:, 0] + np.exp(0.5 * X[:, 1]) * rng.normal(size=2400)
+    counts = rng.poisson(np.exp(0.2 + 0.5 * X[:, 0])).astype(float)
+    return X, y, counts
+
+
+TRAIN, VAL, CAL, TEST = slice(0, 800), slice(800, 1300), slice(1300, 1600), slice(1600, 2400)
+
+
+@pytest.fixture(scope="module")
+def cases(data, tmp_path_factory):
+    """Name -> (model, outcomes, what tune found)."""
+    X, y, counts = data
+    names = [HOSTILE, "a\"b'c&d", "plain", "$\\frac"]
+    frame = lgb.Dataset(X[TRAIN], y[TRAIN], feature_name=[name.replace('"', "") for name in names])
+    tuned = wrap(lgb.train(LGB, frame, 40), X[TRAIN], y[TRAIN])
+    result = tuned.tune(X[VAL], y[VAL])
+    sharp = {**LGB, "num_leaves": 60, "min_data_in_leaf": 2}
+    narrow = wrap(lgb.train(sharp, lgb.Dataset(X[TRAIN], y[TRAIN]), 100), X[TRAIN], y[TRAIN])
+    conformal = wrap(xgb.train({"max_depth": 3, "nthread": 1}, xgb.DMatrix(X[TRAIN], y[TRAIN]), 20), X[TRAIN], y[TRAIN])
+    conformal.conformalize(X[CAL], y[CAL])
+    empirical = wrap(lgb.train(LGB, lgb.Dataset(X[TRAIN], y[TRAIN]), 20), X[TRAIN], y[TRAIN])
+    empirical.tune(X[VAL], y[VAL], distributions="empirical")
+    poisson = wrap(
+        lgb.train({**LGB, "objective": "poisson"}, lgb.Dataset(X[TRAIN], counts[TRAIN]), 40), X[TRAIN], counts[TRAIN]
+    )
+    of_counts = poisson.tune(X[VAL], counts[VAL], distributions=["poisson"])
+    path = tmp_path_factory.mktemp("saved") / "model.pgbm"
+    tuned.save(path)
+    return {
+        "tuned": (tuned, y[TEST], result),
+        "narrow": (narrow, y[TEST], None),
+        "conformal": (conformal, y[TEST], None),
+        "empirical": (empirical, y[TEST], None),
+        "poisson": (poisson, counts[TEST], of_counts),
+        "loaded": (pgbm_plugin.load(path), y[TEST], None),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(cases, data):
+    return {
+        name: report(model, data[0][TEST], y, title=f"{name} {HOSTILE}", tuning=result)
+        for name, (model, y, result) in cases.items()
+    }
+
+
+class Parsed(HTMLParser):
+    """Tags with their attributes, text by tag; complains about tags that are not closed in order."""
+
+    VOID = frozenset({"meta", "br", "img", "link", "hr"})
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.open, self.text = [], [], []
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append((self.open[-1] if self.open else "", data))
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+NAMES = ["tuned", "narrow", "conformal", "empirical", "poisson", "loaded"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_page_is_complete_and_loads_nothing(pages, name):
+    page = pages[name]
+    parsed = Parsed(page)
+    assert [heading["id"] for heading in parsed.of("h2")] == SECTIONS
+    assert len(parsed.of("h1")) == len(parsed.of("title")) == 1
+    assert len(parsed.of("svg")) == len(parsed.of("figure")) == len(parsed.of("figcaption"))
+    assert len(parsed.of("svg")) == (5 if name in ("tuned", "poisson") else 4)
+    assert all(svg["role"] == "img" and len(svg["aria-label"]) > 20 for svg in parsed.of("svg"))
+    assert all("scope" in th for th in parsed.of("th"))
+    assert not {"script", "link", "img", "iframe", "object", "base"} & {tag for tag, _ in parsed.tags}
+    for _, attributes in parsed.tags:
+        assert not any(key.startswith("on") for key in attributes)
+        for key in ("src", "href", "xlink:href"):
+            assert attributes.get(key, "#").startswith("#")
+    assert not re.search(r"@import|url\((?!#)", page)
+    assert len(page.encode()) < 300_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_figures_do_not_share_names(pages, name):
+    """Clip paths and markers of several figures are in one document."""
+    page = pages[name]
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    used = re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', page)
+    assert {a or b for a, b in used} <= set(ids)
+    assert used
+
+
+def test_colours_are_the_pages_own(pages):
+    page = pages["tuned"]
+    svg = page[page.index("<svg") :]
+    assert "currentColor" in svg
+    assert "var(--c0)" in svg
+    assert not re.search(r"(fill|stroke): ?#(?!f{6})", svg)  # black ink would be lost on dark ground
+
+
+def test_names_and_titles_are_text(pages):
+    page = pages["tuned"]
+    assert escape(HOSTILE) in page
+    assert "<script" not in page
+    cells = [unescape(text) for text in re.findall(r'<th scope="row">(.*?)</th>', page)]
+    assert HOSTILE in cells
+    assert "a" + "b'c&d" in cells
+    assert "$\\frac" in cells
+
+
+def test_numbers_are_those_of_the_scores(cases, data, pages):
+    X = data[0][TEST]
+    for name in NAMES:
+        model, y, _ = cases[name]
+        dist, prediction, found = model.predict_dist(X), model.predict(X), assess(model, X, y, None)
+        sd = np.sqrt(np.mean((y - prediction) ** 2))
+        baseline = Normal(loc=prediction.astype(float), scale=sd)
+        # sums in another order; a scale from a variance
+        assert found.crps.model.value == pytest.approx(crps(y, dist), rel=1e-12)
+        assert found.crps.baseline.value == pytest.approx(crps(y, baseline), rel=1e-12)
+        difference = dist.crps(y) - baseline.crps(y)
+        assert found.crps.difference.value == pytest.approx(difference.mean(), rel=1e-9)
+        assert found.crps.difference.error == pytest.approx(difference.std(ddof=1) / np.sqrt(len(y)), rel=1e-9)
+        assert found.rmse.model.value == found.sd == pytest.approx(sd, rel=1e-12)
+        assert found.mae.model.value == pytest.approx(np.mean(np.abs(y - prediction)), rel=1e-12)
+        if name in ("conformal", "empirical"):
+            assert found.nll is None
+        else:
+            assert found.nll.model.value == pytest.approx(nll(y, dist), rel=1e-12)
+        for interval in found.intervals:
+            ends = dist.interval(interval.level)
+            assert interval.held == coverage(y, ends)
+            assert interval.width.value == pytest.approx(np.mean(ends[1] - ends[0]), rel=1e-12)
+            assert interval.baseline_held == coverage(y, baseline.interval(interval.level))
+            assert words.percent(interval.held).replace(" ", "&nbsp;") in pages[name]
+        assert words.plus_minus(found.crps.model).replace(" ± ", "&nbsp;±&nbsp;") in pages[name]
+
+
+def test_standard_error_of_the_rmse(cases, data):
+    """Against the bootstrap."""
+    model, y, _ = cases["tuned"]
+    X, rng = data[0][TEST], np.random.default_rng(0)
+    square = (y - model.predict(X)) ** 2
+    draws = np.sqrt(square[rng.integers(0, len(y), (4000, len(y)))].mean(axis=1))
+    # the bootstrap's own error is 1 %, the rest is curvature of the root
+    assert assess(model, X, y, None).rmse.model.error == pytest.approx(draws.std(), rel=0.05)
+
+
+def test_intervals_of_counts_should_hold_more(cases, data):
+    model, y, _ = cases["poisson"]
+    X = data[0][TEST]
+    dist = model.predict_dist(X)
+    for interval in assess(model, X, y, None).intervals:
+        low, high = dist.interval(interval.level)
+        held = [dist.to_scipy().cdf(high)[k] - dist.to_scipy().cdf(low - 1)[k] for k in range(0, 800, 50)]
+        assert interval.expected > interval.level
+        assert np.mean(held) == pytest.approx(interval.expected, abs=0.05)  # a sample of the rows
+        assert interval.low < interval.expected < interval.high
+
+
+def test_sentences_say_what_is_found(cases, pages, data):
+    X = data[0][TEST]
+
+    def sentence(name):
+        return words.on_intervals(assess(*cases[name][:1], X, cases[name][1], None))
+
+    assert re.match(r"Too narrow: 90 % intervals held [3-7]\d\.\d % of outcomes", sentence("narrow"))
+    for name in ("conformal", "poisson"):
+        assert sentence(name).startswith("As wide as they should be, as far as 800 rows can tell: 90 % intervals held")
+    assert "outcomes fall into the tails more often than predicted" in pages["narrow"]
+    assert "the spreads do harm here" in pages["narrow"]
+    assert "the spreads pay" in pages["tuned"]
+    assert "A Poisson distribution takes its spread from its mean" in pages["poisson"]
+    assert "Outcomes are counts" in pages["poisson"]
+    assert "Chosen on 500 other rows: poisson" in pages["poisson"]
+    assert "on 300 rows, around normal" in pages["conformal"]
+
+
+def test_rows_that_were_seen_are_told(cases, data):
+    X, y, _ = data
+    model = cases["tuned"][0]
+    assert "the rows that the model&#x27;s spreads were taken from" in report(model, X[TRAIN], y[TRAIN])
+    assert "tuned on these very rows" in report(model, X[VAL], y[VAL])
+    assert 'class="warning"' not in report(model, X[TEST], y[TEST])
+
+
+def test_many_rows_are_drawn_from(cases, data, monkeypatch):
+    X, y, _ = data
+    model = cases["tuned"][0]
+    monkeypatch.setattr(findings, "MAX_ROWS", 500)
+    page = report(model, pd.DataFrame(X, columns=model.forest.features.names), y)
+    assert "Of 2,400 rows given, 500 were drawn by chance" in page
+    found = assess(model, X, y, None)
+    drawn = np.sort(np.random.default_rng(0).choice(2400, 500, replace=False))
+    assert np.array_equal(found.index, drawn)
+    assert found.crps.model.value == pytest.approx(crps(y[drawn], model.predict_dist(X[drawn])), rel=1e-12)
+    rows = re.findall(r'<tr><th scope="row">(\d+)</th>', page)
+    std = model.predict_dist(X[drawn]).std()
+    assert [int(row) for row in rows] == drawn[np.argsort(-std, kind="stable")[:10]].tolist()
+
+
+def test_init_scores_are_used(data):
+    X, y, _ = data
+    start = 3.0 * X[:, 2]
+    booster = lgb.train(LGB, lgb.Dataset(X[TRAIN], (y + start)[TRAIN], init_score=start[TRAIN]), 10)
+    model = wrap(booster, X[TRAIN], (y + start)[TRAIN], init_score=start[TRAIN])
+    found = assess(model, X[TEST], (y + start)[TEST], start[TEST])
+    np.testing.assert_array_equal(found.prediction, model.predict(X[TEST], init_score=start[TEST]))
+    assert found.sd < 2.0
+
+
+def test_few_conformal_rows_give_infinite_ends(data):
+    X, y, _ = data
+    model = wrap(lgb.train(LGB, lgb.Dataset(X[TRAIN], y[TRAIN]), 10), X[TRAIN], y[TRAIN])
+    model.conformalize(X[CAL][:15], y[CAL][:15])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page = report(model, X[TEST], y[TEST])
+    assert "-∞ to ∞" in page
+    assert "95&nbsp;%, partly without end" in page or "95 %, partly without end" in page
+
+
+def test_a_model_that_is_never_wrong():
+    X = np.repeat([[0.0], [1.0]], 50, axis=0)
+    y = X[:, 0]
+    model = wrap(lgb.train({**LGB, "learning_rate": 1.0, "min_data_in_leaf": 1}, lgb.Dataset(X, y), 1), X, y)
+    page = report(model, X[::2], y[::2])
+    assert "not told apart" in page
+    assert "No tree brings any variance" in page
+    assert "No feature matters" in page
+
+
+def test_outcomes_without_density_are_counted(data):
+    X, y, _ = data
+    positive = np.exp(0.3 * y)
+    booster = lgb.train({**LGB, "objective": "gamma"}, lgb.Dataset(X[TRAIN], positive[TRAIN]), 20)
+    model = wrap(booster, X[TRAIN], positive[TRAIN])
+    model.distribution = "gamma"
+    outcome = positive[TEST].copy()
+    outcome[:3] = -1.0
+    page = report(model, X[TEST], outcome)
+    assert "3 outcomes lie where the model gives no density at all." in page
+    assert "∞" in page
+
+
+def test_path_and_repetition(cases, data, tmp_path):
+    model, y, result = cases["tuned"]
+    page = report(model, data[0][TEST], y, tuning=result, path=tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
+    assert report(model, data[0][TEST], y, tuning=result) == page
+
+
+def test_no_global_state_is_changed(cases, data):
+    from matplotlib import pyplot as plt
+
+    before, figures = dict(mpl.rcParams), plt.get_fignums()
+    model, y, _ = cases["tuned"]
+    with mpl.rc_context({"axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert report(model, data[0][TEST], y) == report(model, data[0][TEST], y)
+    assert dict(mpl.rcParams) == before
+    assert plt.get_fignums() == figures
+
+
+def test_refusals(cases, data, monkeypatch):
+    model, y, _ = cases["tuned"]
+    X = data[0][TEST]
+    for call, error, match in (
+        (lambda: report("model", X, y), TypeError, "must be a ProbabilisticModel"),
+        (lambda: report(model, X, None), TypeError, "needs labels"),
+        (lambda: report(model, X[:1], y[:1]), ValueError, "at least 2 rows"),
+        (lambda: report(model, X, y[1:]), ValueError, "y has 799 values"),
+        (lambda: report(model, X, y, tuning={}), TypeError, "what model.tune returned"),
+        (lambda: report(model, iter([X]), y), TypeError, "one table"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pgbm-plugin\[plot\]"):
+        report(model, X, y)
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def browse(page, folder):
+    """The document after loading, and the log."""
+    (folder / "page.html").write_text(page, encoding="utf-8")
+    quiet = ["quic", "background-networking", "component-update", "sync", "extensions", "gpu"]
+    done = subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",  # else not as root
+            "--no-first-run",
+            *(f"--disable-{name}" for name in quiet),
+            f"--user-data-dir={folder / 'profile'}",
+            "--enable-logging=stderr",
+            "--v=0",
+            "--dump-dom",
+            (folder / "page.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_in_a_browser(pages, tmp_path):
+    for name in ("tuned", "poisson"):
+        folder = tmp_path / name
+        folder.mkdir()
+        document, console = browse(pages[name], folder)
+        assert console == []
+        for section in SECTIONS:
+            assert f'<h2 id="{section}">' in document
+        assert document.count("<svg") == 5
+        assert "<script" not in document
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_a_script_would_be_refused_and_seen(pages, tmp_path):
+    """The log of the test above is not deaf, and the page's policy stops what escaping might let through."""
+    page = pages["tuned"].replace("</main>", "<script>document.title = 'run'</script></main>")
+    document, console = browse(page, tmp_path)
+    assert console
+    assert "<title>run" not in document
