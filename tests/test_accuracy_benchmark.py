@@ -6,6 +6,7 @@ import ast
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 
 import lightgbm as lgb
 import numpy as np
@@ -14,12 +15,15 @@ from scipy.special import ndtri
 
 from benchmarks.accuracy import __main__ as accuracy
 from benchmarks.accuracy import neighbours, records
-from benchmarks.accuracy.contenders import LEVELS, Rounds, contenders
-from benchmarks.accuracy.measures import run
+from benchmarks.accuracy.contenders import LEVELS, Contender, Fitted, Rounds, Work, contenders
+from benchmarks.accuracy.measures import measure, run
 from benchmarks.accuracy.quantiles import Quantiles
 from benchmarks.accuracy.sets import load
 from benchmarks.accuracy.tables import Results, by_set, geometric_mean, markdown, ratios, summary
+from pgbm_plugin import wrap
 from pgbm_plugin.distributions import Normal
+
+QUICK = Rounds(10, 10)
 
 
 def test_crps_of_quantiles_is_twice_the_quantile_loss():
@@ -99,15 +103,30 @@ def test_the_column_that_tells_rows_apart_is_chosen():
         neighbours.choose(residual, np.zeros((500, 2)))
 
 
+def test_a_family_that_refuses_a_row_is_replaced_and_counted():
+    def weibull(work):
+        model = wrap(work.booster, work.split.X, work.split.y)
+        assert model.predict(work.split.X_test).min() < 0.0
+        around = [partial(model.predict_dist, distribution=name) for name in ("weibull", "normal")]
+        return Fitted(around[0], otherwise=around[1])
+
+    def normal(work):
+        return replace(weibull(work), predict=weibull(work).otherwise)
+
+    work = Work(load(None, "yacht-sized", 0), QUICK)
+    refused, direct = (measure(Contender("", fit, (), wraps=True), work) for fit in (weibull, normal))
+    assert (refused["refused"], direct["refused"]) == (True, False)
+    assert refused["crps"] == direct["crps"]
+    with pytest.raises(ValueError, match="weibull cannot have the moments"):
+        measure(Contender("", lambda work: replace(weibull(work), otherwise=None), (), wraps=True), work)
+
+
 def test_the_parts_of_a_split_do_not_overlap():
     split = load(None, "boston-sized", 3)
     parts = [split.X, split.X_val, split.X_test]
     assert list(map(len, parts)) == [365, 91, 50]
     assert len(np.unique(np.concatenate(parts), axis=0)) == 506
     assert not np.array_equal(load(None, "boston-sized", 4).X_test, split.X_test)
-
-
-QUICK = Rounds(10, 10)
 
 
 def test_what_is_known_is_not_computed_again(tmp_path, monkeypatch, capsys):

@@ -7,7 +7,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -80,13 +80,15 @@ class Fitted:
 
     Attributes
     ----------
-    predict : rows -> a distribution each.
+    predict : rows -> a distribution each; ValueError where the family that was chosen has none for a row.
+    otherwise : what predicts in its place then.
     chosen : what the validation rows chose, in words.
     conformalized : the model made anew from one half of the validation rows, and conformalised on the other.
     """
 
     predict: Callable[[Array], Forecast]
     chosen: str = ""
+    otherwise: Callable[[Array], Forecast] | None = None
     conformalized: Callable[[], ProbabilisticModel] | None = None
 
 
@@ -184,7 +186,9 @@ def _wrapped(tuning: Mapping[str, Any] | None) -> Callable[[Work], Fitted]:
 
         if tuning is not None:
             model.tune(split.X_val, split.y_val, **tuning)
-        return Fitted(model.predict_dist, model.distribution, conformalized)
+        return Fitted(
+            model.predict_dist, model.distribution, partial(model.predict_dist, distribution="normal"), conformalized
+        )
 
     return fit
 

@@ -12,7 +12,7 @@ import numpy as np
 from pgbm_plugin.distributions import Discrete
 from pgbm_plugin.scores import coverage
 
-from .contenders import Contender, Forecast, Rounds, Work, contenders
+from .contenders import Contender, Fitted, Forecast, Rounds, Work, contenders
 from .records import Key, append
 from .sets import MADE_UP, Array, load
 
@@ -23,6 +23,7 @@ def measure(contender: Contender, work: Work) -> dict[str, Any]:
     """Scores on the test rows, and processor seconds.
 
     `fit_s` is what comes after the shared booster, which takes `booster_s` and is 0 for those that do without.
+    `refused` says that the family which tuning chose cannot have the moments of a test row, so that a normal is scored.
     """
     split = work.split
     booster_s = work.booster_s if contender.wraps else 0.0
@@ -30,7 +31,7 @@ def measure(contender: Contender, work: Work) -> dict[str, Any]:
     fitted = contender.fit(work)
     fit_s = time.process_time() - start
     start = time.process_time()
-    forecast = fitted.predict(split.X_test)
+    forecast, refused = _predict(fitted, split.X_test)
     predict_s = time.process_time() - start
     found = {"booster_s": booster_s, "fit_s": fit_s, "predict_s": predict_s}
     found |= {"crps": float(np.mean(forecast.crps(split.y_test))), "nll": _nll(forecast, split.y_test)}
@@ -39,7 +40,16 @@ def measure(contender: Contender, work: Work) -> dict[str, Any]:
     if fitted.conformalized is not None:
         interval = fitted.conformalized().predict_interval(split.X_test, coverage=COVERAGE)
         found |= _of_interval("conformal_", interval, split.y_test)
-    return {**found, "chosen": fitted.chosen}
+    return {**found, "chosen": fitted.chosen, "refused": refused}
+
+
+def _predict(fitted: Fitted, X: Array) -> tuple[Forecast, bool]:
+    try:
+        return fitted.predict(X), False
+    except ValueError:
+        if fitted.otherwise is None:
+            raise
+        return fitted.otherwise(X), True
 
 
 def _nll(forecast: Forecast, y: Array) -> float | None:

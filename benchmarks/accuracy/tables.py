@@ -101,7 +101,8 @@ def summary(results: Results) -> list[dict[str, Any]]:
         line |= {"best": sum(ratio == least[s] for s, ratio in of_all[name].items())}
         for metric, label in (("coverage", "coverage"), ("conformal_coverage", "conformal coverage")):
             line[label] = _mean([_mean(results.column(s, name, metric).values()) for s in results.sets])
-        lines.append(line)
+        refused = [sum(results.column(s, name, "refused").values()) for s in results.sets]
+        lines.append(line | {"refused splits": int(sum(refused))})
     return lines
 
 
