@@ -16,6 +16,7 @@ tables show all that is known: --splits 0 shows them and computes nothing.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -75,8 +76,17 @@ def chosen(text: str | None, names: Sequence[str], what: str) -> list[str]:
 def write(results: Results, notes: list[str], path: Path) -> None:
     figures: dict[str, Any] = {"machine": machine(), "when": time.strftime("%Y-%m-%d"), "notes": notes}
     figures |= {"summary": summary(results), **{metric: by_set(results, metric) for metric in METRICS}}
-    path.write_text(json.dumps(figures, indent=2) + "\n")
+    path.write_text(json.dumps(_finite(figures), indent=2, allow_nan=False) + "\n")
     path.with_suffix(".md").write_text(markdown(results))
+
+
+def _finite(value: Any) -> Any:
+    """The same without numbers that JSON does not have: null for them."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def all_keys(

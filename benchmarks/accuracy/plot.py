@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -20,20 +21,21 @@ def plot(results: Results, path: Path) -> None:
         raise ValueError(f"there is nothing to plot: no result of {BASELINE!r}, which the others are compared with")
     columns = min(3, len(sets))
     lines = -(-len(sets) // columns)
-    names = list(results.titles)
-    size = (0.6 + columns * (0.8 + 0.25 * len(names)), 2.2 + 2.4 * lines)
-    figure, panels = plt.subplots(lines, columns, figsize=size, layout="constrained", squeeze=False)
+    names = list(results.titles)[::-1]  # the first on top
+    size = (1.5 + 3.0 * columns, 0.6 + (0.6 + 0.2 * len(names)) * lines)
+    figure, panels = plt.subplots(lines, columns, figsize=size, layout="constrained", sharey=True, squeeze=False)
     for panel in panels.flat[len(sets) :]:
         panel.set_axis_off()
-    for place, (panel, name) in enumerate(zip(panels.flat, sets, strict=False)):
+    lying = "orientation" in inspect.signature(panels[0, 0].boxplot).parameters  # before matplotlib 3.10 it was vert
+    style = {"widths": 0.6, "medianprops": {"color": "black"}, "flierprops": {"markersize": 3}}
+    style |= {"orientation": "horizontal"} if lying else {"vert": False}
+    for panel, name in zip(panels.flat, sets, strict=False):
         base = np.median(list(results.column(name, BASELINE, "crps").values()))
         boxes = [np.array(list(results.column(name, contender, "crps").values())) / base for contender in names]
-        panel.boxplot(boxes, widths=0.6, medianprops={"color": "black"}, flierprops={"markersize": 3})
-        below = place + columns < len(sets)  # a panel with another one under it needs no names
-        titles = [""] * len(names) if below else [results.titles[contender] for contender in names]
-        panel.set_xticks(range(1, len(names) + 1), titles, rotation=90)
-        panel.axhline(1.0, color="grey", linewidth=0.8, linestyle=":")
+        panel.boxplot(boxes, **style)
+        panel.set_yticks(range(1, len(names) + 1), [results.titles[contender] for contender in names])
+        panel.axvline(1.0, color="grey", linewidth=0.8, linestyle=":")
         panel.set_title(name)
-    figure.supylabel("CRPS over the median of tuned PGBM; lower is better")
+    figure.supxlabel("CRPS over the median of tuned PGBM; lower is better")
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -18,9 +18,9 @@ METRICS = {
     "crps": "CRPS",
     "nll": "NLL, where all splits have a density",
     "coverage": "coverage of the central 90 % interval",
-    "width": "its mean width",
+    "width": "mean width of the central 90 % interval",
     "conformal_coverage": "coverage after `conformalize` (half of the validation rows to tune, the other half for it)",
-    "conformal_width": "its mean width",
+    "conformal_width": "mean width after `conformalize`",
     "rmse": "RMSE of the distribution's mean",
 }
 _RESAMPLES = 2000
