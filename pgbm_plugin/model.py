@@ -68,7 +68,8 @@ class ProbabilisticModel(Predictor):
         ----------
         X_val, y_val : at least 6 rows that training did not see. The search looks at 2,000 of them at most.
         score : "crps" or "nll".
-        distributions : families to try; None for all.
+        distributions : families to try; None for all that fit whatever the model may predict. Those that need a
+            positive mean, such as lognormal and gamma, do so under a log link; elsewhere they are tried if named.
         rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.
         calibrate : fit the map sigma^2 -> c sigma^(2 b) as well.
         variance : "pgbm", the paper's recursion; "boosted", a log-variance boosted on the same trees, from the
@@ -85,9 +86,9 @@ class ProbabilisticModel(Predictor):
             raise ValueError(f"variance={chosen!r} is a calibration: leave calibrate=True")
         rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, device, MIN_ROWS, recursion=True)
         weight = read_column("sample_weight", sample_weight, len(rows))
-        held_out = validation_rows(
-            rows, y, weight, margins_, score, self._variance_floor(), self.weights.sd, self.n_jobs
-        )
+        positive = distributions is not None or self.forest.has_positive_responses()
+        known = margins_, score, self._variance_floor(), self.weights.sd, positive
+        held_out = validation_rows(rows, y, weight, *known, self.n_jobs)
         options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
         result, scale = tune(*held_out, self.default_rho, grid=grid, **options), None
         if chosen != "pgbm":

@@ -43,6 +43,7 @@ class Validation:
     metric : the score.
     floor : variance of a margin below which a residual means nothing.
     variances : passes the rows through the trees: (k,) correlations -> (k, n) variances of the margin.
+    positive : whether families that need a positive mean are tried.
     rows : the table that they are.
     index : (n,) where they are in the table that was given, rising.
     """
@@ -53,6 +54,7 @@ class Validation:
     metric: Score
     floor: float
     variances: Callable[[Array], Array]
+    positive: bool
     rows: Rows
     index: NDArray[np.int64]
 
@@ -79,6 +81,8 @@ class Validation:
         """Mean score of a family for these variances of the margin; ValueError if it does not fit the rows."""
         margins = replace(self.margins, variance=variance)
         cls, options = family(name)
+        if cls.needs_positive_mean and not self.positive:
+            raise ValueError("the model may predict 0 or less for other rows; to try it all the same, name it")
         if issubclass(cls, Discrete) and np.any(self.y != np.floor(self.y)):
             raise ValueError("the labels are not whole numbers")
         if issubclass(cls, Empirical):
@@ -113,6 +117,7 @@ def validation_rows(
     metric: Score,
     floor: float,
     leaf_sd: Array,
+    positive: bool,
     n_jobs: int | None,
 ) -> tuple[Validation, Validation]:
     """All rows that have a weight, and those of them that the search looks at."""
@@ -133,6 +138,7 @@ def validation_rows(
             metric,
             floor,
             lambda rho: variances(margins.forest, part, leaf_sd, rho, n_jobs),
+            positive,
             part,
             index,
         )

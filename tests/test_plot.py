@@ -209,7 +209,7 @@ def test_variance_by_tree(booster, numeric):
     assert trees.tolist() == list(range(1, 10))
     for k, of_k in zip(trees, mean, strict=True):
         first = forest.first_trees(k)
-        _, variance = margins(first, rows, first.leaf_value, leaf_sd=model.weights.sd[: first.n_leaves], rho=0.1)
+        _, variance, _ = margins(first, rows, first.leaf_value, leaf_sd=model.weights.sd[: first.n_leaves], rho=0.1)
         assert of_k == variance.mean()
         assert ends[k] == tuple(np.quantile(variance, [0.25, 0.75]))
     assert mean[-1] == model.predict_var(X).mean()

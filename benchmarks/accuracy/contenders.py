@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -121,16 +120,12 @@ def contenders() -> tuple[dict[str, Contender], list[str]]:
         "paper": Contender("PGBM, the paper's rho", _wrapped(None), **package),
     }
     notes = []
-    has_variance = "variance" in inspect.signature(ProbabilisticModel.tune).parameters
     for name, title, variance in (
         ("tuned", "PGBM, tuned", "pgbm"),
         ("boosted", "boosted scale", "boosted"),
         ("auto", "PGBM and boosted scale", "auto"),
     ):
-        tuning: dict[str, Any] = {"variance": variance} if has_variance else {}
-        if variance != "pgbm" and not has_variance:
-            notes.append(f"{name}: tune has no variance= here")
-            continue
+        tuning: dict[str, Any] = {"variance": variance}
         normal = {**tuning, "distributions": "normal"}
         for suffix, families, chosen in (("-normal", "Normal", normal), ("", "all families", tuning)):
             settings = {**package, "settings": {**TREES, **chosen}}
@@ -175,7 +170,8 @@ def _wrapped(tuning: Mapping[str, Any] | None) -> Callable[[Work], Fitted]:
 
     def fit(work: Work) -> Fitted:
         split = work.split
-        model = wrap(work.booster, split.X, split.y, n_jobs=1)
+        variance = "pgbm" if tuning is None else tuning["variance"]
+        model = wrap(work.booster, split.X, split.y, variance=variance, n_jobs=1)
         half = len(split.y_val) // 2
 
         def conformalized() -> ProbabilisticModel:

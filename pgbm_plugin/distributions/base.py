@@ -37,6 +37,8 @@ class Distribution(ABC):
     """Whether `tune` tries the family when not told which."""
     needs_residuals: ClassVar[bool] = False
     """Whether it is made from residuals of validation rows, besides the moments."""
+    needs_positive_mean: ClassVar[bool] = False
+    """Whether a row whose mean is not positive has no member of the family."""
     is_lognormal: ClassVar[bool] = False
     """Whether its logarithm is normal, so that a log link gives its variance exactly."""
 
@@ -279,6 +281,7 @@ class Distribution(ABC):
 class Positive(Distribution):
     """A family on the positive numbers."""
 
+    needs_positive_mean = True
     _needs = "it needs a mean > 0, and finite moments"
 
     @staticmethod

@@ -13,6 +13,7 @@ from .base import Array, Distribution
 class Discrete(Distribution):
     """A distribution on 0, 1, 2, ..."""
 
+    needs_positive_mean = True
     _log_point_mass = 0.0
 
     def pmf(self, x: ArrayLike) -> Array:
