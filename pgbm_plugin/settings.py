@@ -85,10 +85,12 @@ class Settings:
         return cls, {"residuals": self.residuals, "lower": support}
 
     def __str__(self) -> str:
+        scale = "" if self.scale is None else ", boosted scale"
         if self.distribution == "conformal" and self.conformal is not None:
             rows, around = len(self.conformal.residuals), self.conformal.family
-            return f"{self.distribution} on {rows} rows around {around}, variance -> {self.calibration}"
-        return f"{self.distribution}, " + ("untuned" if self.tuned_on is None else f"variance -> {self.calibration}")
+            return f"{self.distribution} on {rows} rows around {around}{scale}, variance -> {self.calibration}"
+        tuned = "untuned" if self.tuned_on is None else f"variance -> {self.calibration}"
+        return f"{self.distribution}{scale}, {tuned}"
 
 
 def check_rho(value: float) -> float:

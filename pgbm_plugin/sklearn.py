@@ -13,6 +13,7 @@ from .autograd import TorchObjective
 from .columns import check_levels, read_column
 from .distributions import Conformal, family
 from .frames import FRAMES
+from .predictor import Variance, check_variance
 from .tune import MIN_ROWS, rho_grid
 from .wrap import wrap
 
@@ -48,6 +49,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     estimator : an LGBMRegressor or XGBRegressor, of which a copy is fitted; None for the booster that is installed.
     rho : correlation between successive trees; None for what tuning finds, or without it log10(rows) / 100.
     distribution : a family's name, the only one to be tuned; None for the one that tuning finds, or the normal.
+    variance : "pgbm", "boosted" or "auto", as in `wrap`: where the spread comes from.
     tune_fraction : share of the rows that is kept from training, for `ProbabilisticModel.tune`; None for no tuning.
     conformal_fraction : share of the rows that is kept from both, for `ProbabilisticModel.conformalize`.
     random_state : seed of the choice of those rows; the booster has its own.
@@ -66,6 +68,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         *,
         rho: float | None = None,
         distribution: str | None = "normal",
+        variance: Variance = "pgbm",
         tune_fraction: float | None = None,
         conformal_fraction: float | None = None,
         random_state: Any = None,
@@ -73,6 +76,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.estimator = estimator
         self.rho = rho
         self.distribution = distribution
+        self.variance = variance
         self.tune_fraction = tune_fraction
         self.conformal_fraction = conformal_fraction
         self.random_state = random_state
@@ -103,6 +107,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                 sample_weight=train.sample_weight,
                 init_score=train.init_score,
                 objective=objective,
+                variance=self.variance,
                 n_jobs=self.estimator_.n_jobs or None,
             )
         if self.rho is not None:
@@ -163,6 +168,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def _check_settings(self) -> None:
         rho_grid(self.rho)
+        check_variance(self.variance)
         if self.distribution is None:
             return
         cls, _ = family(self.distribution)

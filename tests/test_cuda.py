@@ -248,3 +248,15 @@ def test_the_number_of_a_gpu(make_data):
     wrap(booster, X, y, device="cuda:0").predict(X)
     with pytest.raises(ValueError, match=r"cuda:99.*GPUs"):
         wrap(booster, X, y, device="cuda:99")
+
+
+def test_a_boosted_scale(make_data):
+    """Its steps are summed as margins are."""
+    X, y = make_data("numeric", n=ROWS)
+    booster = lgb.train(LGB, lgb.Dataset(X, y), TREES)
+    model = wrap(booster, X, y, variance="boosted", device="cpu")
+    for _ in range(2):
+        cpu, gpu = (model.predict_dist(X, "normal", device=device) for device in ("cpu", "cuda"))
+        assert np.array_equal(cpu.mean(), gpu.mean())
+        np.testing.assert_allclose(gpu.std(), cpu.std(), rtol=1e-9)
+        model.tune(*make_data("numeric", n=ROWS, seed=1), variance="auto", distributions="normal", device="cuda")

@@ -32,6 +32,11 @@ def add(commands: Any) -> None:
     command.add_argument("--init-score", metavar="COL", help="the column of init scores, if the model takes them")
     command.add_argument("--score", choices=["crps", "nll"], default="crps", help="what to choose by (default: crps)")
     command.add_argument("--distributions", type=families, metavar="NAME,NAME", help="families to try (default: all)")
+    command.add_argument(
+        "--variance",
+        choices=["pgbm", "boosted", "auto"],
+        help="where the spread comes from: the paper's recursion, a boosted scale, or a blend (default: as wrapped)",
+    )
     command.add_argument("--conformal", nargs="+", metavar="FILE", help="calibration rows, with the same label column")
     add_categorical(command)
     add_output(command, "FILE", "where to write the tuned model (default: in place)", required=False)
@@ -57,6 +62,7 @@ def run(args: Namespace) -> None:
             rows.y,
             score=args.score,
             distributions=args.distributions,
+            variance=args.variance,
             sample_weight=rows.sample_weight,
             init_score=rows.init_score,
             progress=shows_progress(args),
