@@ -57,6 +57,14 @@ def _replay(
 
 
 @kernel
+def leaves(codes: Any, where: Any, splits: Any, t: Any, at: Any, out: Any) -> None:
+    """``out[r]`` is the leaf of row r in tree t, numbered within the tree; ``at`` is room for so many rows."""
+    _replay(codes, where, t, *splits, at)
+    for r in range(at.shape[0]):
+        out[r] = at[r]
+
+
+@kernel
 def add_margin(codes: Any, where: Any, splits: Any, leaf_start: Any, at: Any, value: Any, margin: Any) -> None:
     """`cpu.add_margin` by replay."""
     for t in range(leaf_start.shape[0] - 1):

@@ -30,6 +30,9 @@ _FEW_ROWS = 40
 _MIN_BLOCK, _MAX_BLOCK = 512, 2048
 _CODE_BYTES = 1 << 18
 
+# Blocks that a thread takes through one tree: enough to be worth a thread.
+_BLOCKS_AT_ONCE = 16
+
 Array = NDArray[Any]
 
 forced = os.environ.get("PGBM_PLUGIN_ROUTE", "")
@@ -124,8 +127,13 @@ class Walk(Route):
         accumulate.add_rows(self.leaves(t, n_jobs), g, h, step[first:end], margin, sums)
         return sums
 
+    def leaves_by_tree(self, n_jobs: int | None) -> Iterator[NDArray[np.int64]]:
+        """Tree after tree, (n,) the leaf that each row reaches, numbered within the tree."""
+        for t in range(self.forest.n_trees):
+            yield self.leaves(t, n_jobs)
+
     def leaves(self, t: int, n_jobs: int | None) -> NDArray[np.int64]:
-        """(n,) the leaf of tree t that each row reaches, numbered within the tree."""
+        """The same for tree t."""
         from .kernels import cpu
 
         root, *splits = self.forest.routing
@@ -195,6 +203,23 @@ class Replay(Route):
             of_rows = margin[rows.start - lo : rows.stop - lo]
             replay.gather_moments(*coded, y[rows], weight[rows], step, *gradient, *g_h, of_rows, sums)
         return self.by_leaf(sums)
+
+    def leaves_by_tree(self, n_jobs: int | None) -> Iterator[NDArray[np.int64]]:
+        """The codes of all rows are held, one or two bytes for each feature that the model uses."""
+        from .kernels import replay
+
+        blocks = [(rows, codes.copy(), where.copy()) for rows, codes, where, *_ in self._coded(0, len(self.rows))]
+        leaf = np.empty(len(self.rows), np.int64)
+        for t in range(self.forest.n_trees):
+
+            def chunk(lo: int, hi: int, t: int = t) -> None:
+                at = np.empty(self._block(len(leaf)), self.program.region.dtype)
+                for rows, codes, where in blocks[lo:hi]:
+                    of_rows = leaf[rows]
+                    replay.leaves(codes, where, self.program.splits, t, at[: len(of_rows)], of_rows)
+
+            run_chunks(chunk, len(blocks), _BLOCKS_AT_ONCE, n_jobs)
+            yield leaf
 
     def _coded(self, lo: int, hi: int) -> Iterator[tuple[Any, ...]]:
         """Rows lo..hi as blocks of codes: (rows, codes, where, splits, leaf_start, room for regions)."""

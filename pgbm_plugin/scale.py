@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .certificate import Certificate
+from .cuda import Cuda
 from .device import CudaRows
 from .forest import Forest
 from .moments import LabelledRows, LeafMoments
 from .propagate import leaf_sums, margins
 from .response import Margins, to_response
-from .route import Walk
+from .route import choose_route
 from .rows import Rows, matrix_rows
 from .training import TrainingSpec
 
@@ -142,9 +143,10 @@ def boost_scale(
     """
     from .kernels.scale import add_steps
 
-    walk = Walk(forest, matrix_rows([rows]) if isinstance(rows, CudaRows) else rows.converted())
+    route = choose_route(forest, matrix_rows([rows]) if isinstance(rows, CudaRows) else rows.converted())
+    assert not isinstance(route, Cuda)
     ratio, step, own = np.repeat(ratio[None], models, axis=0), np.empty((models, forest.n_leaves)), np.zeros(len(rows))
-    for t, (first, end) in enumerate(pairwise(forest.leaf_start)):
+    for leaf, (first, end) in zip(route.leaves_by_tree(n_jobs), pairwise(forest.leaf_start), strict=True):
         found = np.empty(2 * (end - first))
-        add_steps(walk.leaves(t, n_jobs), fold, weight, rate, _PRIOR_ROWS, found, ratio, step[:, first:end], own)
-    return step, own
+        add_steps(leaf, fold, weight, rate, _PRIOR_ROWS, found, ratio, step[:, first:end], own)
+    return route.by_leaf(step.T).T, own
