@@ -154,7 +154,12 @@ def on_growth(growth: Growth) -> str:
     trees, mean = growth.trees, growth.mean
     if mean[-1] <= 0.0:
         return "No tree brings any variance."
-    late = float(mean[-1] / mean[int(np.searchsorted(trees, 0.9 * trees[-1]))] - 1.0) if len(trees) > 1 else 0.0
+    if len(trees) < 2:
+        return "There is one tree, and all variance is its own."
+    before = float(mean[np.searchsorted(trees, 0.9 * trees[-1], side="right") - 1])  # of few trees the last alone
+    if before <= 0.0:
+        return f"All variance comes with the last tenth of {trees[-1]:,} trees."
+    late = float(mean[-1]) / before - 1.0
     found = f"Over the last tenth of {trees[-1]:,} trees the mean variance changed by {100.0 * late:+.1f} %"
     if abs(late) < 0.02:
         return f"{found}: it has levelled off."
