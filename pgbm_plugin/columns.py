@@ -50,7 +50,8 @@ def _as_array(values: Any) -> NDArray[np.float64]:
     if nulls() if callable(nulls) else nulls:
         raise ValueError("it has nulls")
     if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
+        # of a PyArrow array truth values and decimals are not yet numbers of NumPy
+        values = values.to_numpy(**{"zero_copy_only": False} if type(values).__module__ == "pyarrow.lib" else {})
     array = np.asarray(values)
     if np.ma.isMaskedArray(values) or array.dtype.kind not in "fiubO":
         raise TypeError(f"its type is {'masked' if np.ma.isMaskedArray(values) else array.dtype}")

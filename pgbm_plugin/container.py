@@ -188,6 +188,15 @@ def _guess(head: bytes) -> str:
     return ""
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse, before the work, a path where no file can be."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"{os.fspath(path)!r} is a directory; give the path of a file in it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no directory {str(target.parent)!r} to write {target.name!r} to")
+
+
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Replace a file in one step: whoever reads it finds the old content or the new, also after a crash."""
     target = Path(os.path.realpath(path))  # a link stays one

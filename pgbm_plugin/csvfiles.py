@@ -13,9 +13,21 @@ _NOT_CONVERTED = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid (?:value '(.*)'|UTF8 data)"
 )
 
+# What is read at a time, and so the longest line: a table of 100,000 columns has lines of 2 MB.
+_BLOCK = 1 << 22
+
 
 def is_csv(path: str) -> bool:
     return bool(_SUFFIX.search(path))
+
+
+def csv_format() -> Any:
+    """Arrow's reader, of lines that may be long and values that may hold line breaks."""
+    from pyarrow.csv import ParseOptions, ReadOptions
+    from pyarrow.dataset import CsvFileFormat
+
+    # without being told, Arrow cuts a file at a line break within quotes
+    return CsvFileFormat(ParseOptions(newlines_in_values=True), read_options=ReadOptions(block_size=_BLOCK))
 
 
 def check_separated(columns: Sequence[str]) -> None:
@@ -63,4 +75,8 @@ def plain_reason(columns: Sequence[str], path: str | None = None) -> Iterator[No
             row = f" in row {wrong[2]}" if wrong[2] else ""
             what = f"text that is not UTF-8{row}" if wrong[4] is None else f"{wrong[4]!r}{row}, which is not a number"
             text = f"column {columns[int(wrong[1])]!r} holds {what}"
+        if "straddles two block boundaries" in text:
+            text = f"it has a line of more than {_BLOCK >> 20} MB, or a quote without its end: write it as Parquet"
+        if "Empty CSV file or block" in text:
+            text = f"Empty CSV file, or a first line of more than {_BLOCK >> 20} MB"
         raise ValueError(text if path is None else f"{path!r}: {text}") from error

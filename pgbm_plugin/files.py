@@ -11,7 +11,7 @@ from typing import Any
 from .batches import feature_columns, naming
 from .categories import category_columns, encoded
 from .columns import no_column
-from .csvfiles import check_separated, csv_schema, is_csv, plain_reason
+from .csvfiles import check_separated, csv_format, csv_schema, is_csv, plain_reason
 from .forest import Features
 
 # Batches that Arrow's own threads decode while the trees work on one.
@@ -124,6 +124,8 @@ def find_files(source: Any) -> list[str]:
         found = [text] if "://" in text or os.path.exists(text) else sorted(glob.glob(text, recursive=True))
         if not found:
             raise FileNotFoundError(f"no Parquet or CSV file at {text!r}")
+        if os.path.exists(text) and not (os.path.isfile(text) or os.path.isdir(text)):
+            raise ValueError(f"{text!r} is a pipe or a device, of which no part can be read twice: give a file")
         paths += found
     return paths
 
@@ -136,7 +138,7 @@ def _dataset(source: Any) -> Any:
     kinds = {is_csv(path): path for path in paths}
     if len(kinds) > 1:
         raise ValueError(f"{kinds[True]!r} is CSV and {kinds[False]!r} is not: give files of one kind")
-    kind = {"format": "csv"} if True in kinds else {"format": "parquet", "partitioning": "hive"}
+    kind = {"format": csv_format()} if True in kinds else {"format": "parquet", "partitioning": "hive"}
     with plain_reason((), paths[0]):
         dataset = ds.dataset(paths[0] if len(paths) == 1 else paths, **kind)
         _ = dataset.schema.names  # which may not be text at all

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .calibration import Calibration
 from .certificate import Certificate
 from .conformal import ConformalScores
-from .container import pack, unpack, write_atomically
+from .container import check_place, pack, unpack, write_atomically
 from .device import check_device
 from .forest import NODE, Features, Forest, tree_digests
 from .layout import ARRAYS, DIGESTS, SCALARS, TREE_ARRAYS, TREE_SCALARS, check_arrays, check_scalars
@@ -33,17 +33,13 @@ _MAX_SD, _MAX_VARIANCE = 1e70, 1e140
 
 def save(model: ProbabilisticModel, path: str | os.PathLike[str]) -> None:
     """See `ProbabilisticModel.save`."""
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{str(target)!r} is a directory; give the path of a file in it")
-    if not target.absolute().parent.is_dir():
-        raise FileNotFoundError(f"there is no directory {str(target.absolute().parent)!r} to save to")
+    check_place(path)
     content = to_bytes(model)
     try:
         from_bytes(content)  # what could not be loaded is not written
     except ValueError as error:
         raise ValueError(f"this model cannot be saved: {error}") from error
-    write_atomically(target, content)
+    write_atomically(path, content)
 
 
 def load(path: str | os.PathLike[str], *, device: str = "auto", n_jobs: int | None = None) -> ProbabilisticModel:

@@ -226,7 +226,7 @@ SCALARS: dict[str, dict[str, Kind]] = {
     "calibration": {"b": _real, "c": _real},
     "conformal": {"lower": _number, "rho": _real, "b": _real, "c": _real, "family": _text},
     "scale": _SCALE,
-    "training_scale": _SCALE,
+    "training_scale": {**_SCALE, "power": _choice(0.0)},  # nothing but residuals made it
     "model": {"mean": _choice("booster", "pgbm"), "variance": _choice("pgbm", "boosted", "auto"), "default_rho": _real},
 }
 

@@ -160,8 +160,9 @@ def draw_coverages(named: Mapping[Any, Shares], ax: Axes | None) -> Axes:
 def tuning(result: TuneResult, ax: Axes | None = None) -> Axes:
     """Score of every family over the correlation between trees: figure 3 of the paper, for one data set.
 
-    `result` is what ``model.tune`` returned. The point is its choice, which has a map on the variance of its own and
-    may therefore lie below its line; the dotted line is one spread for all rows. Families beyond the best few are grey.
+    `result` is what ``model.tune`` returned. The point is its choice, which has a map on the variance of its own, or a
+    boosted scale, and may therefore lie below its line; lines are the recursion's, the dotted one is one spread for all
+    rows. Families beyond the best few are grey.
     """
     ax, ink = _axes(ax)
     scores = dict(zip(result.distributions, result.scores, strict=True))
@@ -175,7 +176,8 @@ def tuning(result: TuneResult, ax: Axes | None = None) -> Axes:
             style = {"color": COLOURS[k], "linestyle": DASHES[k], "label": name}
         ax.plot(result.rho, scores[name], marker=marker, **style)
     best = result.best
-    ax.plot([best.rho], [best.score], "o", color=COLOURS[0], label=f"chosen, rho = {best.rho:.3g}")
+    chosen = f"chosen, rho = {best.rho:.3g}" if result.variance == "pgbm" else "chosen, with a boosted scale"
+    ax.plot([best.rho], [best.score], "o", color=COLOURS[0], label=chosen)
     if np.isfinite(result.constant.score):
         ax.axhline(result.constant.score, color=ink, linestyle=":", linewidth=1.0, label="one spread")
     ax.set(xlabel="rho, correlation between trees", ylabel=f"mean {result.metric.upper()}, {result.rows} rows")
@@ -188,14 +190,18 @@ def variance_by_tree(
 ) -> Axes:
     """How the variance grows with the trees: its mean over rows, and a band between two quantiles over rows.
 
-    It is the variance of the margin as the recursion leaves it (paper eq. 12), before `calibration` and the link. Of
-    more than 2,000 rows so many are drawn by chance, and forests of more than 200 trees are summarised in 200 places.
+    It is the variance of the margin as the recursion leaves it (paper eq. 12), before `calibration` and the link, also
+    where the model has a boosted scale; the label then says so. Of more than 2,000 rows so many are drawn by chance,
+    and forests of more than 200 trees are summarised in 200 places.
     """
     low, high = np.sort(check_levels("quantiles", quantiles)).tolist()
     check_matplotlib()
     rows, _ = model._read(X, None, "cpu")
     growth = variance_growth(model.forest, rows, model.weights.sd, model.rho, (low, high))
-    return draw_growth(growth, ax)
+    ax = draw_growth(growth, ax)
+    if model._settings.scale is not None:
+        ax.set_ylabel("variance of the margin, without the boosted scale")
+    return ax
 
 
 def draw_growth(growth: Growth, ax: Axes | None) -> Axes:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from .batches import is_files, is_stream, naming, unlabelled_stream
 from .columns import interval_names, level_names, no_column
+from .container import check_place
 from .files import import_dataset
 from .frames import columns_of
 from .parallel import progress_bar
@@ -55,6 +56,8 @@ def write_distributions(
     See `ProbabilisticModel.predict_parquet`.
     """
     import_dataset()
+    if isinstance(target, (str, os.PathLike)):
+        check_place(target)
     written = 0
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(None, "rows", progress))

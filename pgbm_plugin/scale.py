@@ -82,7 +82,7 @@ def training_scale(
 ) -> LogScale | None:
     """From the residuals of training rows, made as large as they would be had each row been left out.
 
-    None if there are no residuals to speak of.
+    None if there are no residuals to speak of, or such that are not finite.
     """
     data = data.sample(MAX_ROWS)
     leverage = np.zeros(len(data))
@@ -90,7 +90,8 @@ def training_scale(
         leverage = np.minimum(leaf_sums(forest, data.rows, leaf_leverage(forest, spec, moments), n_jobs), _MAX_LEVERAGE)
     margin, _, _ = margins(forest, data.rows, leaf_value, data.init_score, n_jobs=n_jobs)
     of_rows = Margins(forest, margin, to_response(forest, margin), np.zeros(len(data)))
-    squared = ((data.y - of_rows.prediction) / of_rows.link_slope() * np.exp(leverage)) ** 2
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of a prediction that is 0 under a log link
+        squared = ((data.y - of_rows.prediction) / of_rows.link_slope() * np.exp(leverage)) ** 2
     weight = np.ones(len(data)) if data.weight is None else data.weight / data.weight.mean()
     mean = float(np.average(squared, weights=weight))
     if not 0.0 < mean < np.inf:

@@ -85,12 +85,16 @@ class Settings:
         return cls, {"residuals": self.residuals, "lower": support}
 
     def __str__(self) -> str:
-        scale = "" if self.scale is None else ", boosted scale"
         if self.distribution == "conformal" and self.conformal is not None:
             rows, around = len(self.conformal.residuals), self.conformal.family
-            return f"{self.distribution} on {rows} rows around {around}{scale}, variance -> {self.calibration}"
-        tuned = "untuned" if self.tuned_on is None else f"variance -> {self.calibration}"
-        return f"{self.distribution}{scale}, {tuned}"
+            return f"{self.distribution} on {rows} rows around {around}, {self._source}variance -> {self.calibration}"
+        if self.tuned_on is None:
+            return f"{self.distribution}, untuned" + ("" if self.scale is None else " boosted variance")
+        return f"{self.distribution}, {self._source}variance -> {self.calibration}"
+
+    @property
+    def _source(self) -> str:
+        return "" if self.scale is None else "boosted "
 
 
 def check_rho(value: float) -> float:

@@ -123,10 +123,13 @@ def validation_rows(
     """All rows that have a weight, and those of them that the search looks at."""
     if not np.any(margins.variance > 0):
         raise ValueError(
-            "there is no variance to tune: every leaf that these rows reach held one row; train with more rows a "
-            "leaf, or wrap held-out rows"
+            "there is no variance to tune: every leaf that these rows reach held one row, or equal labels; train with "
+            "more rows a leaf, or wrap held-out rows"
         )
     weight = np.ones(len(rows)) if weight is None else weight
+    used = np.flatnonzero(weight)
+    if len(used) < MIN_ROWS:
+        raise ValueError(f"tune needs at least {MIN_ROWS} rows with a weight, it got {len(used)}")
 
     def validation(index: NDArray[np.int64]) -> Validation:
         part = rows if len(index) == len(rows) else rows.sample(index)
@@ -143,7 +146,6 @@ def validation_rows(
             index,
         )
 
-    used = np.flatnonzero(weight)
     everything = validation(used)
     if len(used) <= SEARCH_ROWS:
         return everything, everything

@@ -97,6 +97,11 @@ def wrap(
         besides.refuse_with_moments()
         if mean != kept.mean:
             raise ValueError(f"the embedded model has mean={kept.mean!r}: call wrap(booster, mean={kept.mean!r})")
+        if variance not in ("pgbm", kept.variance):
+            raise ValueError(
+                f"the embedded model has variance={kept.variance!r}: leave variance out and tune it, "
+                f"model.tune(X_val, y_val, variance={variance!r}), or wrap the booster with its rows"
+            )
         kept.device, kept.n_jobs = device, n_jobs
         return _warned(kept)
     if variance == "boosted" and (isinstance(X, LeafMoments) or is_elsewhere(X, besides)):
@@ -147,6 +152,13 @@ def _model(
         model.training_scale = training_scale(forest, spec, moments, certificate, model._leaf_value, data, n_jobs)
         if variance == "boosted":
             model._settings = replace(model._settings, scale=model.training_scale)
+        if variance == "boosted" and model.training_scale is None:
+            warnings.warn(
+                "no scale was boosted, and the variance is the paper's: residuals of these rows are all zero, or not "
+                "finite; let tune boost one from held-out rows",
+                UserWarning,
+                stacklevel=3,
+            )
     return _warned(model, 4)
 
 

@@ -239,15 +239,17 @@ def rows(model, rng):
 
 def check_predictions(model, rng):
     """Finite numbers on both routes, or a ValueError of a family that does not fit."""
-    X = rows(model, rng)
+    X, scale = rows(model, rng), model._settings.scale
+    given = model._leaf_value, None, model.weights.sd, model.rho, None if scale is None else scale.step
     for part in (X, X[:5]):
         read = read_rows(part, model.forest.features)
-        margin, variance = margins(model.forest, read, model._leaf_value, None, model.weights.sd, model.rho, n_jobs=1)
+        margin, variance, steps = margins(model.forest, read, *given, n_jobs=1)
+        variance = variance if scale is None else scale(variance, steps)
         assert np.all(np.isfinite(margin))
         assert np.all(np.isfinite(variance) & (variance >= 0.0))
         # exp may overflow, as the booster's own does
         assert model.forest.link == LOG or np.all(np.isfinite(to_response(model.forest, margin)))
-    if rng.random() < 0.2:
+    if scale is None and rng.random() < 0.2:
         model.explain_variance(X[:2])
     try:
         std = model.predict_dist(X, "normal").std()

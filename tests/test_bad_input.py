@@ -5,6 +5,7 @@ from __future__ import annotations
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import xgboost as xgb
 
@@ -52,6 +53,11 @@ def changed(y, value):
         # finite, and infinite in the float32 in which both boosters hold labels
         (lambda X, y: (X, changed(y, 1e39)), ValueError, r"y .*row 17"),
         (lambda X, y: (X, ["a"] * len(y)), TypeError, "y must be a column of numbers"),
+        (
+            lambda X, y: (X, pa.array(["a"] * len(y))),
+            TypeError,
+            "y must be a column of numbers, not StringArray: .*'a'",
+        ),
         (lambda X, y: (np.where(X > 0, "a", "b"), y), TypeError, r"cannot read X.*give a NumPy array"),
         (lambda X, y: (object(), y), TypeError, "cannot read X of type object"),
         (lambda X, y: (X, None), TypeError, r"wrap\(booster, X, y\)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 import sys
@@ -72,6 +73,7 @@ def test_warnings_are_one_line(plain, tmp_path, capsys):
         ("tune {d}/model.pgbm --data {d}/rows.csv --label y --categorical a", "categorical"),
         # places
         ("predict {d}/model.pgbm {d}/gone*.parquet -o {t}/o.csv", "no Parquet or CSV file at '.*gone"),
+        ("predict {d}/model.pgbm /dev/null -o {t}/o.csv", "'/dev/null' is a pipe or a device"),
         ("predict {d}/model.pgbm {d}/new.parquet -o {t}/none/o.csv", "no directory '.*none'"),
         ("wrap {d}/model.txt --data {d}/rows.csv --label y -o {t}/none/m.pgbm", "no directory '.*none'"),
         ("predict {d}/model.pgbm {d}/new.parquet -o {t}", "end in .parquet or .csv"),
@@ -151,6 +153,30 @@ def test_interrupted(predict, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("pgbm_plugin.predictions.summary", interrupt)
     assert run(capsys, *predict, code=130) == ("", "pgbm-plugin: interrupted\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_closed_stream(name, plain, tmp_path, capsys, monkeypatch):
+    """As after >&- in a shell; what does not need it is done."""
+    given = "predict", plain / "model.pgbm", plain / "new.parquet"
+    monkeypatch.setattr(sys, name, None)
+    assert main([*map(str, given), "-o", str(tmp_path / "o.csv")]) == 0
+    if name == "stdout":
+        assert main([*map(str, given), "-o", "-"]) == 1
+        assert "the standard output is closed: give -o a file" in capsys.readouterr().err
+
+
+def test_letters_that_the_terminal_lacks(plain, tmp_path, monkeypatch):
+    """And names from the shell that are no text at all."""
+    path = tmp_path / "m\u65e5\udcff.pgbm"
+    path.write_bytes((plain / "model.pgbm").read_bytes())
+    out = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert main(["inspect", str(path)]) == 0
+    assert rb"m\u65e5\udcff.pgbm (" in out.buffer.getvalue()
+    data = str(plain / "rows.csv")
+    assert main(["report", str(path), data, "--label", "y", "-o", str(tmp_path / "r.html")]) == 0
+    assert "<title>m\u65e5?.pgbm</title>" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_a_bug(predict, capsys, monkeypatch):

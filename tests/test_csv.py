@@ -210,6 +210,26 @@ def test_types_do_not_hang_on_the_beginning(tmp_path):
         wrap(booster, path, label="y")
 
 
+def test_long_lines_and_line_breaks_in_quotes(tmp_path):
+    """Wherever a file of several blocks is cut, also within a value."""
+    n = 70_000
+    X = np.column_stack([np.arange(n) % 7, np.arange(n) % 5]).astype(float)
+    booster = lgb.train(LGB, lgb.Dataset(pd.DataFrame(X[::50], columns=["a", "b"]), X[::50, 0]), 2)
+    with pytest.warns(UserWarning, match="held-out"):
+        model = wrap(booster, pd.DataFrame(X, columns=["a", "b"]), X[:, 0])
+    path = tmp_path / "d.csv"
+    path.write_text("a,b,note\n" + "".join(f'{a:.0f},{b:.0f},"1,2\n3,4,5{" " * 60}"\n' for a, b in X))
+    assert path.stat().st_size > 1 << 22
+    read = list(model.predict_dist(str(path)))
+    assert np.array_equal(np.concatenate([part.mean() for part in read]), model.predict(X))
+    path.write_text("a,b,note\n1,2," + "x" * (3 << 20) + "\n")
+    assert model.predict_parquet(path, tmp_path / "out.parquet") == 1
+    for text in ("a,b,note\n1,2," + "x" * (9 << 20) + "\n", "a,b," + "x" * (9 << 20) + "\n1,2,3\n"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"d.csv': .*line of more than 4 MB"):
+            model.predict_parquet(path, tmp_path / "out.parquet")
+
+
 GOOD = "a,b,y\n1,2,3\n4,5,6\n"
 
 

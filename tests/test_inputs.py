@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from decimal import Decimal
 
 import lightgbm as lgb
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 import xgboost as xgb
 
 from pgbm_plugin import wrap
+from pgbm_plugin.columns import read_column
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "nthread": 1}
@@ -240,6 +242,12 @@ def test_labels_weights_and_scores(form):
     assert np.array_equal(model.predict(X, init_score=as_form(score)), expected.predict(X, init_score=score))
 
 
+@pytest.mark.parametrize("values", [[True, False], [Decimal("1.25"), Decimal("-3.5")]], ids=["truth", "decimal"])
+def test_arrow_labels_that_are_copied(values):
+    """As a label in a Parquet file may be."""
+    assert np.array_equal(read_column("y", pa.array(values), 2), np.array(values, float))
+
+
 def test_lightgbm_dataset():
     X, y = with_gaps()
     weight = np.abs(y) + 1
@@ -266,9 +274,11 @@ def test_xgboost_dmatrix(matrix):
 
 ALONE = """
 import sys
+from decimal import Decimal
 sys.modules["lightgbm"] = sys.modules["xgboost"] = None  # importing either is now an error
 import numpy as np
 from pgbm_plugin import wrap
+from pgbm_plugin.columns import read_column
 data = np.load(sys.argv[1])
 for path in sys.argv[2:]:
     model = wrap(path, data["X"], data["y"])

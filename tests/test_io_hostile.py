@@ -22,13 +22,13 @@ LGB = {"num_leaves": 7, "min_data_in_leaf": 10, "verbose": -1, "num_threads": 1}
 
 @pytest.fixture(scope="module")
 def models(make_data):
-    """Between them: categories, NaN, every link, float32 and float64, tuned, conformal, and the paper's mean."""
+    """Between them: categories, NaN, every link, float32 and float64, tuned, conformal, boosted, the paper's mean."""
     X, y = make_data("mixed")
     tuned = wrap(lgb.train(LGB, lgb.Dataset(X[:200], y[:200]), 5), X[:200], y[:200])
     tuned.tune(X[200:300], y[200:300])
     tuned.conformalize(X[300:], y[300:])
     poisson = {"objective": "count:poisson", "max_depth": 3, "nthread": 1}
-    log = wrap(xgb.train(poisson, xgb.DMatrix(X, y, enable_categorical=True), 5), X, y)
+    log = wrap(xgb.train(poisson, xgb.DMatrix(X, y, enable_categorical=True), 5), X, y, variance="boosted")
     sqrt = wrap(lgb.train({**LGB, "reg_sqrt": True}, lgb.Dataset(X, y), 5), X, y, mean="pgbm")
     return {"tuned": tuned, "log": log, "sqrt": sqrt}
 
@@ -129,10 +129,26 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_wrong_is_named(case, models, tmp_path):
-    change, words = CASES[case]
-    sealed = Sealed(to_bytes(models["tuned"]))
+BOOSTED_CASES = {
+    "start": (set_scalar("scale", "start", -1e308), "could overflow"),
+    "share": (set_scalar("scale", "power", 4.0), r"scale\.power is 4\.0, not between 0 and 3"),
+    # tune takes it for a scale of residuals alone: with a share of the recursion its spread would be a wrong one
+    "share in training": (set_scalar("training_scale", "power", 3.0), r"training_scale\.power is 3\.0, not one of 0"),
+    "floor": (set_scalar("scale", "floor", 0.0), r"scale\.floor is 0\.0, not positive"),
+    "step": (set_array("scale.step", 0, -1e308), "could overflow"),
+    "no steps": (lambda sealed: sealed.arrays.pop("training_scale.step"), "without steps"),
+    "steps alone": (lambda sealed: sealed.model.update(scale=None), "nothing that it belongs to"),
+    "source": (set_scalar("model", "variance", "none"), r"model\.variance is 'none'"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [("tuned", *case) for case in CASES.values()] + [("log", *case) for case in BOOSTED_CASES.values()],
+    ids=[*CASES, *(f"scale: {case}" for case in BOOSTED_CASES)],
+)
+def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
+    sealed = Sealed(to_bytes(models[name]))
     change(sealed)
     (tmp_path / "m.pgbm").write_bytes(sealed.packed())
     with pytest.raises(ValueError, match=rf"cannot load .*m\.pgbm': .*({words})"):

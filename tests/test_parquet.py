@@ -192,3 +192,10 @@ def test_bad_arguments(given, match, trained, tmp_path):
     with pytest.raises(ValueError, match=match):
         model.predict_parquet(folder, tmp_path / "out.parquet", **given)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_where_no_file_can_be(trained, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no directory '.*none' to write 'out\.parquet' to"):
+        trained[0].predict_parquet(trained[3], tmp_path / "none" / "out.parquet")
+    with pytest.raises(IsADirectoryError, match="is a directory; give the path of a file in it"):
+        trained[0].predict_parquet(trained[3], tmp_path)

@@ -300,6 +300,12 @@ def test_path_and_repetition(cases, data, tmp_path):
     page = report(model, data[0][TEST], y, tuning=result, path=tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
     assert report(model, data[0][TEST], y, tuning=result) == page
+    report(model, data[0][TEST], y, title="\udcff", path=tmp_path / "page.html")  # no text, as the shell may give it
+    assert "<title>?</title>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    with pytest.raises(IsADirectoryError, match="give the path of a file in it"):
+        report(model, None, None, path=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no directory '.*none' to write 'page\.html' to"):
+        report(model, None, None, path=tmp_path / "none" / "page.html")
 
 
 def test_no_global_state_is_changed(cases, data):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pgbm_plugin.distributions import Normal
+from pgbm_plugin.growth import Growth
 from pgbm_plugin.report import findings, words
 from pgbm_plugin.report.findings import Mean
 
@@ -70,3 +71,19 @@ def test_spreads_that_tell_nothing():
 )
 def test_numbers_have_the_digits_that_they_can_have(mean, error, shown):
     assert words.plus_minus(Mean(mean, error)) == shown
+
+
+@pytest.mark.parametrize(
+    ("mean", "said"),
+    [
+        ([0.0], "No tree brings any variance"),
+        ([2.0], "There is one tree"),
+        ([0.0, 0.0, 2.0], "comes with the last tenth of 3 trees"),
+        ([1.0, 2.0], "still grows"),
+        ([2.0, 1.0], "takes away more than they add"),
+        ([1.0] * 20, "levelled off"),
+    ],
+)
+def test_growth(mean, said):
+    values, trees = np.array(mean), np.arange(1, len(mean) + 1)
+    assert said in words.on_growth(Growth(trees, values, values, values, (0.05, 0.95), 10))

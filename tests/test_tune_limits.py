@@ -49,6 +49,7 @@ def test_six_rows_are_enough(model, rows):
         ({"distributions": ["conformal"]}, ValueError, "conformal"),
         ({"sample_weight": np.zeros(500)}, ValueError, "sample_weight must not be"),
         ({"sample_weight": np.ones(4)}, ValueError, "sample_weight has 4 values"),
+        ({"sample_weight": np.arange(500) < 5}, ValueError, "at least 6 rows with a weight, it got 5"),
     ],
 )
 def test_bad_input(given, error, match, model, rows):

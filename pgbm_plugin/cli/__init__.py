@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -20,6 +21,8 @@ _COMMANDS = (wrap, tune, predict, inspect, report)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 1 after an error (2 if the usage is wrong), 130 after Ctrl-C."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of columns and files, on terminals that lack a letter
     try:
         try:
             return _run(argv)

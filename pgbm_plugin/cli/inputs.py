@@ -56,13 +56,12 @@ def load_model(args: Namespace) -> ProbabilisticModel:
 
 def check_output(output: str, inputs: Sequence[str], suffixes: Sequence[str] = ()) -> None:
     """Refuse a place that cannot be written to, or that holds what is read."""
+    from ..container import check_place
+
     target = Path(os.path.realpath(output))
     if suffixes and not target.name.lower().endswith(tuple(suffixes)):
         raise ValueError(f"{output!r} must end in {' or '.join(suffixes)}, which says how it is written")
-    if target.is_dir():
-        raise IsADirectoryError(f"{output!r} is a directory; give the path of a file in it")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no directory {str(target.parent)!r} to write {target.name!r} to")
+    check_place(output)
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(f"the directory {str(target.parent)!r} cannot be written to")
     for path in inputs:

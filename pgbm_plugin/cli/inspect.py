@@ -80,6 +80,8 @@ def _of_model(model: ProbabilisticModel) -> dict[str, Any]:
     return {
         "rows": model.moments.rows,
         "mean": model.mean,
+        "variance": model.variance,
+        "boosted": settings.scale is not None,
         "rho": model.rho,
         "default_rho": model.default_rho,
         "distribution": model.distribution,
@@ -116,6 +118,7 @@ def _lines_of_model(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("rows seen", f"{found['rows']:.0f}"),
         ("mean", found["mean"]),
+        ("variance", ("boosted" if found["boosted"] else "pgbm") + f" (tune chooses: {found['variance']})"),
         ("rho", f"{found['rho']:.4g} (default {found['default_rho']:.4g})"),
         ("distribution", f"{found['distribution']}, {'tuned' if found['tuned'] else 'untuned'}"),
         ("calibration", f"variance -> {Calibration(**found['calibration'])}"),

@@ -49,7 +49,7 @@ def add_categorical(command: ArgumentParser) -> None:
 
 def shows_progress(args: Namespace) -> bool:
     """Whether someone sees a bar, and it can be drawn."""
-    if args.quiet or not sys.stderr.isatty():
+    if args.quiet or sys.stderr is None or not sys.stderr.isatty():
         return False
     try:
         import tqdm  # noqa: F401

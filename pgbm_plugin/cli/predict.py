@@ -63,6 +63,8 @@ def run(args: Namespace) -> None:
     columns = Columns(levels, args.interval, tuple(args.keep), args.init_score)
     paths = find_files(args.data)
     to_stdout = args.output == "-"
+    if to_stdout and sys.stdout is None:
+        raise ValueError("the standard output is closed: give -o a file")
     if not to_stdout:
         check_output(args.output, [args.model, *paths], (".parquet", ".csv"))
     rows = write_distributions(

@@ -44,6 +44,6 @@ def run(args: Namespace) -> None:
     with naming(named(paths)):
         y = read_column("y", rows.y, len(rows.X))
     page = report(model, rows.X, y, title=Path(args.model).name if args.title is None else args.title)
-    write_atomically(args.output, page.encode())
+    write_atomically(args.output, page.encode(errors="replace"))  # a name from the shell need not be text
     if not args.quiet:
         print(f"{len(rows.X)} rows -> {args.output}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import os
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import plot
 from ..calibration import Calibration
+from ..container import check_place, write_atomically
 from ..model import ProbabilisticModel
 from ..tuneresult import TuneResult
 from . import words
@@ -57,6 +57,8 @@ def report(
     if tuning is not None and not isinstance(tuning, TuneResult):
         raise TypeError(f"tuning must be what model.tune returned, not a {type(tuning).__name__}")
     plot.check_matplotlib()
+    if path is not None:
+        check_place(path)
     found = assess(model, X, y, init_score)
     sections = [
         _scores(found),
@@ -68,7 +70,7 @@ def report(
     ]
     text = page(title or "How sure is this model?", _header(found), sections, _footer())
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        write_atomically(path, text.encode(errors="replace"))
     return text
 
 
@@ -204,12 +206,16 @@ def _features(model: ProbabilisticModel, f: Findings) -> str:
 
 
 def _trees(model: ProbabilisticModel, f: Findings, tuning: TuneResult | None) -> str:
-    grown = captioned(
-        figure("trees", words.on_growth(f.growth), lambda ax: plot.draw_growth(f.growth, ax)),
-        words.on_growth(f.growth),
-        f"Variance of the margin over {f.growth.rows:,} rows, before calibration, after so many trees; each adds its "
-        f"own, less what it shares with those before (rho = {model.rho:.3g}).",
-    )
+    growth = f.growth
+    if growth is None:
+        grown = paragraph(words.ON_BOOSTED)
+    else:
+        grown = captioned(
+            figure("trees", words.on_growth(growth), lambda ax: plot.draw_growth(growth, ax)),
+            words.on_growth(growth),
+            f"Variance of the margin over {growth.rows:,} rows, before calibration, after so many trees; each adds its "
+            f"own, less what it shares with those before (rho = {model.rho:.3g}).",
+        )
     chosen = ""
     if tuning is not None:
         chosen = captioned(
@@ -230,6 +236,7 @@ def _model(model: ProbabilisticModel) -> str:
         ("features", f"{forest.features.count:,}"),
         ("rows behind the spreads", f"{model.moments.rows:,.0f}"),
         ("distribution", model.distribution),
+        ("variance", "the paper's recursion" if model._settings.scale is None else "boosted on the trees' leaves"),
         (
             "rho, correlation between trees",
             f"{model.rho:.4g}" + (" (default)" if model.rho == model.default_rho else ""),

@@ -91,8 +91,8 @@ class Findings:
     impossible : rows to whose outcome the model gives no density at all.
     intervals : one for each of `COVERAGES`.
     pit, histogram, reliability : transforms, in bins, and within central intervals.
-    growth : the variance by trees.
-    features : (features,) mean absolute part in the variance, over `explained` rows; None if trees are too deep.
+    growth : the variance by trees; None for a boosted scale, which does not grow with them.
+    features : (features,) mean absolute part in the variance, over `explained` rows; None if it is not known.
     seen : "wrap" or "tune" if these rows were seen by it, else "".
     """
 
@@ -111,7 +111,7 @@ class Findings:
     pit: Pit
     histogram: Shares
     reliability: Shares
-    growth: Growth
+    growth: Growth | None
     features: Array | None
     explained: int
     seen: str
@@ -138,7 +138,10 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findin
     nll, impossible = _nll(dist, baseline, outcome)
     transforms = randomised_pit(dist, outcome)
     intervals, reliability = _intervals(dist, baseline, outcome, transforms)
-    features, explained = _features(model, rows)
+    features, explained, growth = None, 0, None
+    if model._settings.scale is None:
+        features, explained = _features(model, rows)
+        growth = variance_growth(model.forest, rows, model.weights.sd, model.rho, (0.05, 0.95))
     return Findings(
         given=given,
         index=index,
@@ -155,7 +158,7 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findin
         pit=transforms,
         histogram=pit_histogram(transforms),
         reliability=reliability,
-        growth=variance_growth(model.forest, rows, model.weights.sd, model.rho, (0.05, 0.95)),
+        growth=growth,
         features=features,
         explained=explained,
         seen=seen,

@@ -154,7 +154,12 @@ def on_growth(growth: Growth) -> str:
     trees, mean = growth.trees, growth.mean
     if mean[-1] <= 0.0:
         return "No tree brings any variance."
-    late = float(mean[-1] / mean[int(np.searchsorted(trees, 0.9 * trees[-1]))] - 1.0) if len(trees) > 1 else 0.0
+    if len(trees) < 2:
+        return "There is one tree, and all variance is its own."
+    before = float(mean[np.searchsorted(trees, 0.9 * trees[-1], side="right") - 1])  # of few trees the last alone
+    if before <= 0.0:
+        return f"All variance comes with the last tenth of {trees[-1]:,} trees."
+    late = float(mean[-1]) / before - 1.0
     found = f"Over the last tenth of {trees[-1]:,} trees the mean variance changed by {100.0 * late:+.1f} %"
     if abs(late) < 0.02:
         return f"{found}: it has levelled off."
@@ -169,11 +174,14 @@ def on_tuning(result: TuneResult) -> str:
     k = int(np.argmin(line))
     far = np.flatnonzero(line > line[k] + 0.01 * abs(line[k]))
     valley = result.rho[far[far < k].max(initial=-1) + 1 : far[far > k].min(initial=len(line))]
+    how, within = f"at rho = {best.rho:.3g}", "the best"
+    if result.variance == "boosted":
+        how, within = "around a boosted spread", "the best without it"
     return (
-        f"Chosen on {result.rows:,} other rows: {best.distribution} at rho = {best.rho:.3g}, with a mean {metric} of "
+        f"Chosen on {result.rows:,} other rows: {best.distribution} {how}, with a mean {metric} of "
         f"{number(best.score)}. The untuned default had {number(result.before.score)}, one spread for all rows "
-        f"{number(result.constant.score)}. Any rho between {valley[0]:.3g} and {valley[-1]:.3g} is within 1 % of the "
-        "best."
+        f"{number(result.constant.score)}. Any rho between {valley[0]:.3g} and {valley[-1]:.3g} is within 1 % of "
+        f"{within}."
     )
 
 
@@ -181,6 +189,8 @@ def on_features(f: Findings, shares: list[tuple[str, float]]) -> str:
     out = ""
     if isinstance(f.dist, Poisson):
         out = "A Poisson distribution takes its spread from its mean; this is the trees' variance, which it ignores. "
+    if f.growth is None:
+        return out + "The variance is boosted on the leaves of the trees, and its parts by feature are not known."
     if f.features is None:
         return out + "The trees are too deep for this to be computed."
     if not shares:
@@ -188,6 +198,11 @@ def on_features(f: Findings, shares: list[tuple[str, float]]) -> str:
     name, share = shares[0]
     return out + f"{name} tells most: {percent(share)} of all parts, over {f.explained:,} rows."
 
+
+ON_BOOSTED = (
+    "The spread is boosted: each leaf that a row falls into makes it larger or smaller, as the errors of rows there "
+    "were. It does not add up along the trees, so that there is no growth to show."
+)
 
 CERTIFICATES = {
     "certified": "The spreads rest on the very rows that the model was trained on: its leaves could be computed anew "
