@@ -20,8 +20,8 @@ from benchmarks.contest import machine
 from pgbm_plugin.parallel import progress_bar
 
 FOLDER = Path(__file__).parent / "results"
-WHERE = """no --data DIR: made-up rows instead. The real ones: the UCI repository (archive.ics.uci.edu) with the splits of
-Hernandez-Lobato and Adams (2015), and Kaggle's m5-forecasting-accuracy; README.md says how their files are laid out"""
+WHERE = """no --data DIR: made-up rows instead. The real ones: the UCI repository (archive.ics.uci.edu) with the splits
+of Hernandez-Lobato and Adams (2015), and Kaggle's m5-forecasting-accuracy; README.md says how their files look"""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 Key = Mapping[str, Any]

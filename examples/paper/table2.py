@@ -99,22 +99,14 @@ def markdown(found: dict[str, dict[str, Any]]) -> str:
                 "paper, base → optimal": f"{paper['base']:.2f} → {paper['optimal']:.2f}" if paper else "",
             }
         )
-    return (
-        "\n\n".join(
-            [
-                "**Validation rows**: mean over splits of the least CRPS over all rho. – : no such member for some row.",
-                table(validation),
-                "**Test rows**",
-                table(test),
-            ]
-        )
-        + "\n"
-    )
+    note = "mean over splits of the least CRPS over all rho; empty where some row has no member of the family"
+    parts = [f"**Validation rows**: {note}", table(validation), "**Test rows**", table(test)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _cell(value: float | None, least: float) -> str:
     if value is None:
-        return "–"
+        return ""
     return f"**{value:.3g}**" if value == least else f"{value:.3g}"
 
 
