@@ -84,7 +84,8 @@ def draw(found: dict[tuple[str, int], dict[str, Any]], out: Any) -> None:
             panels[0, 1].plot(RHO, curve["relative"], label=f"{name}, {leaves} leaves")
     for panel in panels.flat:
         panel.set(xlabel="rho", ylabel="validation CRPS over its least", ylim=(0.99, 1.5))
-        panel.legend(fontsize=7)
+        if panel.lines:  # protein may be left out
+            panel.legend(fontsize=7)
     save(drawing, NAME, out)
 
 
