@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy.records import append, source
+from benchmarks.accuracy.records import append, lines, source
 from benchmarks.contest import machine
 from pgbm_plugin.parallel import progress_bar
 
@@ -51,15 +51,6 @@ def options(doc: str | None, arguments: Sequence[str] | None, **flags: Mapping[s
     return given
 
 
-def chosen(text: str | None, names: Sequence[str], what: str) -> list[str]:
-    """Names from a list with commas; all for None."""
-    wanted = names if text is None else text.split(",")
-    unknown = [name for name in wanted if name not in names]
-    if unknown:
-        sys.exit(f"no such {what}: {', '.join(unknown)}; there are {', '.join(names)}")
-    return [name for name in names if name in wanted]
-
-
 def digest(settings: Any) -> str:
     """Of all that a result depends on besides its key."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
@@ -73,7 +64,7 @@ def complete(
     Each is appended to `out`/`name`.jsonl when it is known, so that a run may be killed, and goes on where it was.
     """
     path = None if out is None else out / f"{name}.jsonl"
-    known = read(path)
+    known = {_text(record["key"]): record for record in lines(path)}
     missing = [key for key in keys if _text(key) not in known]
     with progress_bar(len(missing), name, bool(missing)) as advance:
         for record in _computed(missing, compute, jobs, args):
@@ -104,24 +95,6 @@ def _stamped(compute: Callable[..., Record], key: Key, *args: Any) -> Record:
     start = time.process_time()
     found = compute(key, *args)
     return {"key": dict(key), **found, "processor_s": round(time.process_time() - start, 3), "source": source()}
-
-
-def read(path: Path | None) -> dict[str, Record]:
-    """The records in a file by key; a line that a killed process has left unfinished is closed, and is none."""
-    if path is None or not path.exists():
-        return {}
-    text = path.read_text()
-    if text and not text.endswith("\n"):
-        with path.open("a") as file:
-            file.write("\n")
-    found = {}
-    for line in text.splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        found[_text(record["key"])] = record
-    return found
 
 
 def _text(key: Key) -> str:

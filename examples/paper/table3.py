@@ -21,10 +21,11 @@ import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
 
+from benchmarks.accuracy.__main__ import chosen
 from pgbm_plugin import wrap
 
 from .published import TABLE_7
-from .results import Key, Record, chosen, complete, digest, figure, options, save, table, write
+from .results import Key, Record, complete, digest, figure, options, save, table, write
 from .uci import LIGHTGBM, ROUNDS, XGBOOST, has_ngboost, ngboost
 
 NAME = "table3"

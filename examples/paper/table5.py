@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy.__main__ import chosen
 from benchmarks.accuracy.contenders import NGBOOST
 from benchmarks.accuracy.sets import Split
 from pgbm_plugin.distributions import Normal
 
 from .published import TABLE_5
-from .results import Key, Record, chosen, complete, figure, save, table, write
+from .results import Key, Record, complete, figure, save, table, write
 from .uci import (
     LIGHTGBM,
     XGBOOST,
@@ -145,7 +146,8 @@ def _ratios(found: dict[str, dict[str, dict[str, list[float]]]]) -> str:
         for metric in ("crps", "crps_sampled", "rmse"):
             value, sets = ratio(found.get(metric, {}), model)
             line[metric] = f"{value:.3f} ({sets} sets)" if sets else ""
-        lines.append(line)
+        if any(line[metric] for metric in ("crps", "rmse")):
+            lines.append(line)
     return table(lines)
 
 

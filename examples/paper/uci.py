@@ -13,12 +13,13 @@ import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
 
+from benchmarks.accuracy.__main__ import chosen
 from benchmarks.accuracy.contenders import NGBOOST, TREES
 from benchmarks.accuracy.sets import MADE_UP, QUICK, SETS, Array, Split, load, n_splits
 from pgbm_plugin import ProbabilisticModel, wrap
 from pgbm_plugin.scores import crps_ensemble
 
-from .results import Key, chosen, digest, options
+from .results import Key, digest, options
 
 SAMPLES = 1000
 ROUNDS = 2000
