@@ -221,14 +221,13 @@ def _line(loss: str, scores: Sequence[Record], metric: str) -> dict[str, str]:
 
 
 def draw(found: dict[str, list[Record]], out: Path) -> None:
-    """Scores over those of MSE in the same window, of all fits: a panel a metric."""
+    """Scores over the mean of those of MSE in the same window, of all fits: a panel a metric."""
     drawing, panels = figure(1, 3, 4.5, 3.5)
-    base = {s["window"]: s for s in found.get("mse", [])}
     for panel, metric in zip(panels[0], ("rmse", "crps", "crps_clamped"), strict=True):
-        for k, (loss, scores) in enumerate(found.items()):
-            ratio = [
-                [s[metric][v] / base[s["window"]][metric][v] for v in LEVELS] for s in scores if s["window"] in base
-            ]
+        values = {loss: [(s["window"], [s[metric][v] for v in LEVELS]) for s in all_] for loss, all_ in found.items()}
+        base = {w: np.mean([v for u, v in values["mse"] if u == w], axis=0) for w, _ in values.get("mse", [])}
+        for k, loss in enumerate(found):
+            ratio = [v / base[w] for w, v in values[loss] if w in base]
             if ratio:
                 places = np.arange(len(LEVELS)) + 0.8 * (k / len(found) - 0.5)
                 panel.bar(places, np.mean(ratio, axis=0), 0.7 / len(found), label=LOSSES[loss])
@@ -236,7 +235,8 @@ def draw(found: dict[str, list[Record]], out: Path) -> None:
         panel.axhline(1.0, color="grey", linewidth=0.8, linestyle=":")
         panel.set(title=metric.replace("_", ", ").replace("rmse", "RMSE").replace("crps", "CRPS"))
     panels[0, 0].set_ylabel("over MSE, mean of all fits")
-    panels[0, 0].legend(fontsize=6)
+    if panels[0, 0].patches:  # nothing is drawn without MSE
+        panels[0, 0].legend(fontsize=6, loc="lower left")
     save(drawing, NAME, out)
 
 
