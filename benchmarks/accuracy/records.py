@@ -65,24 +65,28 @@ def append(path: Path, record: dict[str, Any]) -> None:
 
 
 def read(path: Path | None, stale: bool = False) -> dict[Key, dict[str, Any]]:
-    """The results in a file; of several with a key, the last. With `stale`, the package's code is no part of it.
+    """The results in a file; of several with a key, the last. With `stale`, the package's code is no part of it."""
+    found = {}
+    for record in lines(path):
+        known = Key(*(record[name] for name in Key.__dataclass_fields__))
+        found[without_source(known) if stale else known] = record
+    return found
 
-    A line that a killed process has left unfinished is closed, and counts for nothing.
-    """
+
+def lines(path: Path | None) -> list[dict[str, Any]]:
+    """What was appended to a file; a line that a killed process has left unfinished is closed, and is none."""
     if path is None or not path.exists():
-        return {}
+        return []
     text = path.read_text()
     if text and not text.endswith("\n"):
         with path.open("a") as file:
             file.write("\n")
-    found = {}
+    found = []
     for line in text.splitlines():
         try:
-            record = json.loads(line)
+            found.append(json.loads(line))
         except ValueError:
             continue
-        known = Key(*(record[name] for name in Key.__dataclass_fields__))
-        found[without_source(known) if stale else known] = record
     return found
 
 
