@@ -69,7 +69,8 @@ class ProbabilisticModel(Predictor):
         X_val, y_val : at least 6 rows that training did not see. The search looks at 2,000 of them at most.
         score : "crps" or "nll".
         distributions : families to try; None for all that fit whatever the model may predict. Those that need a
-            positive mean, such as lognormal and gamma, do so under a log link; elsewhere they are tried if named.
+            positive mean, such as lognormal and gamma, do so under a log link, or where the leaves add up to more than
+            0 for every row; elsewhere they are tried if named.
         rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.
         calibrate : fit the map sigma^2 -> c sigma^(2 b) as well.
         variance : "pgbm", the paper's recursion; "boosted", a log-variance boosted on the same trees, from the
@@ -124,9 +125,9 @@ class ProbabilisticModel(Predictor):
                 UserWarning,
                 stacklevel=2,
             )
-        scores = conformal_scores(
-            self._floored(margins_), y, self._support(), self.rho, self.calibration, self.distribution
-        )
+        before = self._settings.conformal
+        around = self.distribution if before is None or self.distribution != "conformal" else before.family
+        scores = conformal_scores(self._floored(margins_), y, self._support(), self.rho, self.calibration, around)
         self._settings = replace(self._settings, distribution="conformal", residuals=scores.residuals, conformal=scores)
         return self
 

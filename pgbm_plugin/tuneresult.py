@@ -80,7 +80,8 @@ class TuneResult:
         )
 
     def __repr__(self) -> str:
-        scale = "" if self.variance == "pgbm" else f", a boosted scale with {self.share:.0%} of the recursion"
+        base = {0.0: "", 1.0: " on the paper's recursion"}.get(self.share, " on a blend with the paper's recursion")
+        scale = "" if self.variance == "pgbm" else f"; scale boosted{base}"
         lines = [
             f"tuned on {self.rows} rows: mean {self.metric} {self.before.score:.6g} -> {self.best.score:.6g}{scale}",
             f"  {'distribution':17} {self.metric:>11}  {'rho':>8}  variance ->",
@@ -91,5 +92,7 @@ class TuneResult:
             ("(paper's default)", self.before),
         ):
             lines.append(f"  {label:17} {row.score:11.6g}  {row.rho:8.4f}  {row.calibration}")
-        lines += [f"  {name:17} left out: {reason}" for name, reason in self.failed.items()]
+        for reason in dict.fromkeys(self.failed.values()):
+            names = [name for name, why in self.failed.items() if why == reason]
+            lines.append(f"  left out: {', '.join(names)}: {reason}")
         return "\n".join(lines)
