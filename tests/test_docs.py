@@ -92,7 +92,8 @@ def anchors(page):
 def test_commands_exist():
     for page in PAGES:
         text = page.read_text()
-        modules = {f"benchmarks/{name}.py" for name in re.findall(r"python -m benchmarks\.(\w+)", text)}
+        modules = {f"benchmarks/{name}" for name in re.findall(r"python -m benchmarks\.(\w+)", text)}
+        modules = {f"{name}/__main__.py" if (ROOT / name).is_dir() else f"{name}.py" for name in modules}
         scripts = set(re.findall(r"python ((?:examples|docs)/\w+\.py)", text))
         for name in modules | scripts | set(re.findall(r"`((?:tests|kernels)/\w+\.py)`", text)):
             assert (ROOT / name).is_file(), f"{page.name} names {name}"
