@@ -180,9 +180,9 @@ def slow_features(store, item, start):
     out["price_change"] = (price / price.shift(7) - 1).fillna(0.0)
     here = store.price[store.department == store.department[item]]
     out["price_to_department"] = price / pd.DataFrame(here).mean(axis=0)
-    out["weekday_sin"] = pd.Series(np.sin(2 * np.pi * date.dayofweek / 7))
+    out["weekday_sin"] = pd.Series(np.sin(2 * np.pi * date.day_of_week / 7))
     out["day_cos"] = pd.Series(np.cos(2 * np.pi * (date.day - 1) / 31))
-    out["week_sin"] = pd.Series(np.sin(2 * np.pi * ((date.dayofyear - 1) // 7) / 53))
+    out["week_sin"] = pd.Series(np.sin(2 * np.pi * ((date.day_of_year - 1) // 7) / 53))
     out["month_cos"] = pd.Series(np.cos(2 * np.pi * (date.month - 1) / 12))
     out["snap"] = pd.Series(store.snap)
     out["event_2"] = pd.Series(store.events[:, 2])

@@ -246,7 +246,8 @@ def test_other_models(params):
 
 def test_perfect_predictions_have_no_scale():
     X = rows()[0]
-    model = wrap(train("lightgbm", X, np.zeros(len(X))), X, np.zeros(len(X)), variance="boosted")
+    with pytest.warns(UserWarning, match="no scale was boosted"):
+        model = wrap(train("lightgbm", X, np.zeros(len(X))), X, np.zeros(len(X)), variance="boosted")
     assert model.training_scale is None
     assert np.all(model.predict_var(X) == 0.0)
 
