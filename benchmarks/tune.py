@@ -21,7 +21,8 @@ import numpy as np
 from pgbm_plugin import ProbabilisticModel, predictor, tune, wrap
 from pgbm_plugin.parallel import progress_bar
 from pgbm_plugin.scores import crps, crps_ensemble
-from pgbm_plugin.tune import DEFAULT_RHO, Validation, _Search
+from pgbm_plugin.tune import DEFAULT_RHO, _Search
+from pgbm_plugin.tunerows import Validation
 
 FAMILIES = [
     "normal",

@@ -28,7 +28,7 @@ class Certificate:
     Attributes
     ----------
     status : "certified": the stored leaves were reproduced;
-        "held-out": the rows are not the training rows, so the moments are out of sample;
+        "held-out": the rows are not the training rows: the moments are out of sample, unless the rows are some of them;
         "subsampled": trees were grown on samples of these rows, and which is not stored;
         "approximate": the stored leaves are not what the formula gives, for the reason in `sentence`.
     error : the largest error of a recomputed leaf, relative to the leaf's gradients.
@@ -113,10 +113,8 @@ def _diagnose(
         )
     trained_on = _training_rows(forest, spec)
     if trained_on is not None and not spec.subsampled and trained_on != moments.rows:
-        return "held-out", (
-            f"these are not the training rows: {moments.rows:.0f} were given, training saw {trained_on}; the moments "
-            f"are out of sample"
-        )
+        given = f"{moments.rows:.0f} were given, training saw {trained_on}"
+        return "held-out", f"{_whose_moments(spec, moments, weighted)} ({given})"
     if contained and match < 1.0 and spec.subsampled is not False:
         return "subsampled", (
             "training grew its trees on samples of these rows (bagging, subsample or GOSS); which rows is not stored, "
@@ -129,12 +127,23 @@ def _diagnose(
         )
     if match > _MOSTLY:
         return "approximate", _why_values_differ(forest, spec, errors)
-    if spec.leaf_count is None and not weighted:
-        return "held-out", (
-            "these are not the training rows, or not with their weights (then give sample_weight=): the moments are "
-            "out of sample"
-        )
-    return "held-out", "these are not the training rows: the moments are out of sample"
+    return "held-out", _whose_moments(spec, moments, weighted)
+
+
+def _whose_moments(spec: TrainingSpec, moments: LeafMoments, weighted: bool) -> str:
+    """Of rows that are not those of training: they are others where some leaf holds more than training saw."""
+    weights = (
+        "" if weighted or spec.leaf_count is not None else ", or not with their weights (then give sample_weight=)"
+    )
+    saw, holds = (
+        (spec.leaf_cover * (1 + 1e-4), moments.h_sum) if spec.leaf_count is None else (spec.leaf_count, moments.count)
+    )
+    if np.any(holds > saw):
+        return f"these are not the training rows{weights}: the moments are out of sample"
+    return (
+        f"these are not all of the training rows{weights}: if they are some of them, give all; if they are others, the "
+        f"moments are out of sample"
+    )
 
 
 # A label that is off moves hessians in some leaves under some objectives; other rows move nearly all.

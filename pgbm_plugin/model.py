@@ -77,7 +77,8 @@ class ProbabilisticModel(Predictor):
             residuals of these rows and of those that ``wrap(..., variance=)`` saw; "auto", the better of both, or a
             blend. None for what `wrap` was told. Of the rows, 262,144 are used at most.
         """
-        from .tune import MIN_ROWS, families, rho_grid, tune, validation_rows
+        from .tune import families, rho_grid, tune
+        from .tunerows import MIN_ROWS, validation_rows
 
         if score not in ("crps", "nll"):
             raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")

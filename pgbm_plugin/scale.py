@@ -34,7 +34,7 @@ MAX_ROWS = 1 << 18
 _TRAINING_RATE, _HELD_OUT_RATE = 0.2, 0.05
 _PRIOR_ROWS = 20.0
 
-# Models that a held-out row is predicted by the one of that has not seen it.
+# Held-out rows are cut into so many parts; the rows of a part are scored by the model that was fitted without it.
 _FOLDS = 10
 
 # The most that a training row's residual can be said to have shrunk: e^5.

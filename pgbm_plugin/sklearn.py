@@ -14,7 +14,8 @@ from .columns import check_levels, read_column
 from .distributions import Conformal, family
 from .frames import FRAMES
 from .predictor import Variance, check_variance
-from .tune import MIN_ROWS, rho_grid
+from .tune import rho_grid
+from .tunerows import MIN_ROWS
 from .wrap import wrap
 
 try:

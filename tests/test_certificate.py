@@ -80,7 +80,10 @@ def test_other_rows(kind, data):
 @both
 def test_some_of_the_rows(kind, data):
     X, y = data
-    assert certificate(train(kind, X, y), X[:3000], y[:3000]).status == "held-out"
+    found = certificate(train(kind, X, y), X[:3000], y[:3000])
+    assert found.status == "held-out"
+    assert "not all of the training rows" in found.sentence
+    assert "if they are some of them, give all" in found.sentence
 
 
 @both

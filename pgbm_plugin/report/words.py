@@ -207,7 +207,7 @@ ON_BOOSTED = (
 CERTIFICATES = {
     "certified": "The spreads rest on the very rows that the model was trained on: its leaves could be computed anew "
     "from them, to the last digits.",
-    "held-out": "The spreads rest on other rows than those of training, which is sound: they are out of sample.",
+    "held-out": "The spreads rest on other rows than those of training: out of sample, unless these are some of them.",
     "subsampled": "Each tree was grown on a part of the rows. Which part is not stored, so that the spreads are those "
     "of all rows.",
     "approximate": "The stored leaves are not exactly those that the rows give; the predictions are the model's own, "

@@ -1,0 +1,115 @@
+"""PGBMRegressor and the rows that it keeps from training: to tune, to conformalize, to stop on."""
+
+from __future__ import annotations
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from sklearn.base import clone
+from test_sklearn import booster
+
+from pgbm_plugin import ProbabilisticModel, wrap
+from pgbm_plugin.sklearn import PGBMRegressor
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What each step is given: X, y and options, by the name of its method."""
+    given = {}
+
+    def recorded(name, method):
+        def record(self, X, y, **options):
+            given[name] = X, y, options
+            return method(self, X, y, **options)
+
+        return record
+
+    steps = [(lgb.LGBMRegressor, "fit"), (xgb.XGBRegressor, "fit")]
+    for cls, name in [*steps, (ProbabilisticModel, "tune"), (ProbabilisticModel, "conformalize")]:
+        monkeypatch.setattr(cls, name, recorded(name, getattr(cls, name)))
+    return given
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_held_out_rows_are_not_trained_on(booster, frame, numeric, seen):
+    X, y = numeric
+    weight = np.linspace(1, 2, 400)
+    table = pd.DataFrame(X, columns=list("abcd"), index=range(1000, 1400)) if frame else X
+    outer = PGBMRegressor(booster, distribution=None, tune_fraction=0.25, conformal_fraction=0.1, random_state=3)
+    outer.fit(table, pd.Series(y, index=range(400)), weight)
+    number, parts = {row.tobytes(): i for i, row in enumerate(X)}, {}
+    for name, (rows, labels, options) in seen.items():
+        assert type(rows) is type(table)
+        parts[name] = part = np.array([number[row.tobytes()] for row in np.asarray(rows)])
+        assert np.array_equal(labels, y[part])
+        assert name == "conformalize" or np.array_equal(options["sample_weight"], weight[part])
+    assert {name: len(part) for name, part in parts.items()} == {"fit": 260, "tune": 100, "conformalize": 40}
+    assert sorted(np.concatenate(list(parts.values()))) == list(range(400))
+    assert outer.model_.certificate.status == "certified"
+    assert outer.model_.moments.rows == 260
+
+    # and by hand
+    train, tune, apart = parts["fit"], parts["tune"], parts["conformalize"]
+    fitted = clone(booster).fit(X[train], y[train], sample_weight=weight[train])
+    model = wrap(fitted, X[train], y[train], sample_weight=weight[train])
+    result = model.tune(X[tune], y[tune], sample_weight=weight[tune])
+    model.conformalize(X[apart], y[apart])
+    assert outer.tune_result_.best == result.best
+    assert np.array_equal(outer.predict_interval(table), model.predict_interval(X))
+
+
+def test_what_is_tuned(booster, numeric):
+    X, y = numeric
+    outer = PGBMRegressor(booster, tune_fraction=0.3, random_state=0)
+    best = outer.fit(X, y).tune_result_.best
+    assert best.distribution == outer.model_.distribution == "normal"
+    assert outer.model_.rho == best.rho != outer.model_.default_rho
+    assert len(outer.set_params(distribution=None).fit(X, y).tune_result_.candidates) > 3
+    outer.set_params(distribution="studentt(df=5)", rho=0.2).fit(X, y)
+    assert (outer.model_.distribution, outer.model_.rho) == ("studentt(df=5)", 0.2)
+    assert outer.set_params(distribution="empirical").fit(X, y).model_.distribution == "empirical"
+    outer.set_params(tune_fraction=None, distribution=None).fit(X, y)
+    assert outer.tune_result_ is None
+    assert outer.model_.distribution == "normal"
+
+
+def test_the_seed(booster, numeric):
+    X, y = numeric
+
+    def ends(seed):
+        return PGBMRegressor(booster, conformal_fraction=0.5, random_state=seed).fit(X, y).predict_interval(X)
+
+    assert np.array_equal(ends(0), ends(0))
+    assert not np.array_equal(ends(0), ends(1))
+
+
+def test_conformal_intervals_hold(booster, make_data):
+    """Of 2,000 rows; the standard error is near 0.7 %, and 1,000 calibration rows add as much."""
+    X, y = make_data("numeric", n=4000)
+    outer = PGBMRegressor(booster, conformal_fraction=0.5, random_state=0).fit(X[:2000], y[:2000])
+    low, high = outer.predict_interval(X[2000:], coverage=0.9).T
+    assert np.mean((low <= y[2000:]) & (y[2000:] <= high)) == pytest.approx(0.9, abs=0.03)
+
+
+def test_starts_of_rows(booster, numeric, seen):
+    X, y = numeric
+    name = "init_score" if isinstance(booster, lgb.LGBMRegressor) else "base_margin"
+    outer = PGBMRegressor(booster, tune_fraction=0.2, conformal_fraction=0.2).fit(X, y, **{name: 2 * X[:, 0]})
+    assert outer.model_.certificate.status == "certified"
+    for step, (rows, _, options) in seen.items():
+        assert np.array_equal(options[name if step == "fit" else "init_score"], 2 * rows[:, 0])
+
+
+def test_early_stopping(booster, numeric):
+    X, y = numeric
+    booster.set_params(n_estimators=200, learning_rate=0.5)
+    if isinstance(booster, lgb.LGBMRegressor):
+        options = {"callbacks": [lgb.early_stopping(3, verbose=False)], "eval_X": X[300:], "eval_y": y[300:]}
+    else:
+        options = {"eval_set": [(X[300:], y[300:])], "verbose": False}
+        booster.set_params(early_stopping_rounds=3)
+    outer = PGBMRegressor(booster).fit(X[:300], y[:300], **options)
+    assert outer.model_.forest.n_trees < 100
+    assert np.array_equal(outer.predict(X), outer.estimator_.predict(X))
