@@ -23,7 +23,7 @@ from .objectives import LOG
 from .propagate import LeafWeights, margins, paper_leaf_values, typical_variance
 from .response import Margins, to_response
 from .rows import Rows
-from .settings import Settings, check_rho
+from .settings import Settings
 from .training import TrainingSpec
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Predictor:
         self.mean = mean
         self.device = device
         self.n_jobs = n_jobs
-        self.variance = variance
+        self._variance = variance
         self.training_scale = training_scale
         self.default_rho = default_rho(moments)
         self._settings = Settings(self.default_rho) if settings is None else settings
@@ -77,11 +77,17 @@ class Predictor:
             self._leaf_value = self.forest.leaf_value  # of one array joblib makes two
 
     @property
+    def variance(self) -> Variance:
+        """What `wrap` was told, and `tune` does unless told otherwise."""
+        return self._variance
+
+    @property
     def rho(self) -> float:
         return self._settings.rho
 
     @rho.setter
     def rho(self, value: float) -> None:
+        self._settings.check_effect(value)
         self._settings = replace(self._settings, rho=value)
 
     @property
@@ -133,7 +139,7 @@ class Predictor:
         `dtype` float32 lets a GPU take the variances in single precision, to about 1e-5 (means stay as they are); many
         are far slower in double. Distributions live on the host.
         """
-        rho = self.rho if rho is None else check_rho(rho)
+        rho = self.rho if rho is None else self._settings.check_effect(rho)
         if dtype is not np.float64 and np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
         family = self._checked_family(distribution, rho)
@@ -169,8 +175,11 @@ class Predictor:
         batches are in memory at a time. Of the columns of these tables, `keep` are copied, such as a key, and
         `init_score` holds that of each row. The file appears when it is complete.
         """
+        from .csvfiles import is_csv
         from .predictions import Columns, write_distributions
 
+        if is_csv(str(path)):
+            raise ValueError(f"predict_parquet writes Parquet, and {path} is named as CSV: name it .parquet")
         columns = Columns(quantiles, intervals, tuple(keep), init_score)
         return write_distributions(self, X, path, columns, csv=False, progress=progress)
 

@@ -57,6 +57,16 @@ class Settings:
 
         return family(self.distribution)
 
+    def check_effect(self, rho: float) -> float:
+        """Another correlation, if it would change anything."""
+        rho = check_rho(rho)
+        if rho != self.rho and self.scale is not None and not self.scale.power:
+            raise ValueError(
+                "rho has no effect on this model: its variance is a boosted scale without the recursion; tune it with "
+                "variance='pgbm' or 'auto'"
+            )
+        return rho
+
     def checked_family(self, name: str | None, rho: float, support: float) -> tuple[type[Distribution], dict[str, Any]]:
         """A family (None for the one that is set) and what to make it with; refuses what cannot be made.
 

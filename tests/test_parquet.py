@@ -195,6 +195,8 @@ def test_bad_arguments(given, match, trained, tmp_path):
 
 
 def test_a_place_where_no_file_can_be(trained, tmp_path):
+    with pytest.raises(ValueError, match=r"writes Parquet, and .*out\.csv is named as CSV"):
+        trained[0].predict_parquet(trained[2], tmp_path / "out.csv")
     with pytest.raises(FileNotFoundError, match=r"no directory '.*none' to write 'out\.parquet' to"):
         trained[0].predict_parquet(trained[3], tmp_path / "none" / "out.parquet")
     with pytest.raises(IsADirectoryError, match="is a directory; give the path of a file in it"):

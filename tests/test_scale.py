@@ -172,6 +172,22 @@ def test_without_validation_rows(trained):
     assert "boosted" in repr(boosted)
 
 
+def test_a_correlation_without_effect_is_refused(trained):
+    """A scale without the recursion has none; of its own rho it says nothing else."""
+    X = trained[1]
+    boosted, blended = wrap(*trained, variance="boosted"), wrap(*trained)
+    before = boosted.predict_var(X)
+    for attempt in (lambda: boosted.predict_dist(X, rho=0.5), lambda: setattr(boosted, "rho", 0.5)):
+        with pytest.raises(ValueError, match=r"no effect.*variance='pgbm' or 'auto'"):
+            attempt()
+    with pytest.raises(AttributeError):
+        boosted.variance = "pgbm"
+    assert np.array_equal(boosted.predict_dist(X, rho=boosted.rho).var(), before)
+    blended.tune(*rows(300, seed=1), distributions="normal", variance="auto")
+    assert blended._settings.scale.power > 0
+    assert not np.array_equal(blended.predict_dist(X, rho=0.5).var(), blended.predict_var(X))
+
+
 def test_tuning_again_starts_anew(trained):
     held_out, X_new = rows(300, seed=1), rows(50, seed=2)[0]
     model, plain = wrap(*trained, variance="auto"), wrap(*trained)
