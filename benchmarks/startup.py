@@ -2,8 +2,9 @@
 
 python -m benchmarks.startup [--quick] [--json PATH]
 
-Each process is its own; numba's cache is a directory that starts empty. `wrap` is the first to use numba, so it pays
-for numba's own start: the last line is that alone, a process that calls one cached function of a line.
+Each process is its own; numba's cache is a directory that starts empty. One kind wraps a model and predicts, the other
+loads what `save` wrote and predicts, as a service does. The first call that uses numba pays for numba's own start: the
+last line is that alone, a process that calls one cached function of a line.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from .contest import options, report
 from .models import CASES, train
 
-SCRIPT = """
+_SCRIPT = """
 import json, sys, time
 import numpy  # every caller has it
 start = time.perf_counter()
@@ -33,11 +34,19 @@ def timed(name, call):
     result = call()
     seconds[name] = time.perf_counter() - start
     return result
-model = timed("wrap", lambda: pgbm_plugin.wrap("model.txt", data["X"], data["y"]))
+%s
 timed("predict_dist", lambda: model.predict_dist(data["X"]))
 timed("one row", lambda: model.predict_dist(data["X"][:1]))
 print(json.dumps(seconds))
 """
+WRAP = (
+    _SCRIPT
+    % """
+model = timed("wrap or load", lambda: pgbm_plugin.wrap("model.txt", data["X"], data["y"]))
+model.save("model.pgbm")
+"""
+)
+SERVE = _SCRIPT % 'model = timed("wrap or load", lambda: pgbm_plugin.load("model.pgbm"))'
 
 # What nobody who uses numba can save.
 FLOOR = """
@@ -47,7 +56,7 @@ sys.path.insert(0, ".")
 start = time.perf_counter()
 import tiny
 tiny.first(numpy.zeros(3))
-print(json.dumps({"wrap": time.perf_counter() - start}))
+print(json.dumps({"wrap or load": time.perf_counter() - start}))
 """
 TINY = """
 from numba import njit
@@ -69,18 +78,21 @@ def main() -> None:
 
         (Path(folder) / "tiny.py").write_text(TINY)
 
-        def run(cache: str, script: str = SCRIPT) -> dict[str, float]:
+        def run(cache: str, script: str) -> dict[str, float]:
             env = {**os.environ, "NUMBA_CACHE_DIR": str(Path(folder) / cache)}
             command = [sys.executable, "-c", script]
             return json.loads(subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True).stdout)
 
-        cold = [run(f"cold{i}") for i in range(runs)]
-        run("cold0", FLOOR)  # compiles
-        cached, floor = zip(*((run("cold0"), run("cold0", FLOOR)) for _ in range(runs)), strict=True)
+        found: dict[str, list[dict[str, float]]] = {}
+        for state in ("cold", "cached"):
+            for i in range(runs):
+                for name, script in (("wrap", WRAP), ("load", SERVE), ("numba alone", FLOOR)):
+                    cache = f"{name}{i if state == 'cold' else 0}"
+                    found.setdefault(f"{name}, {state}", []).append(run(cache, script))
     lines: list[dict[str, Any]] = []
-    for name, of in (("cold", cold), ("cached", cached), ("numba alone", floor)):
+    for name, of in found.items():
         best = {key: min(run[key] for run in of) for key in of[0]}
-        lines.append({"process": name, **{key: best.get(key, "") for key in cold[0]}})
+        lines.append({"process": name, **{key: best.get(key, "") for key in found["wrap, cold"][0]}})
     report(
         f"seconds of a fresh process, best of {runs}: {trees} trees, {n} rows, the model from a file", lines, given.json
     )

@@ -53,6 +53,7 @@ def given_names():
         "department": np.arange(400) // 10,
         "X": X[:400],
         "y": y[:400],
+        "y_log": y[:400],
         "X_val": X[400:800],
         "y_val": y[400:800],
         "X_cal": X[800:1000],
