@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 from .autograd import torch_objective
-from .embed import embed
+from .callbacks.crps import crps_callback
+from .callbacks.record import record
 from .errors import UnsupportedModelError
-from .io import load
 from .model import ProbabilisticModel
 from .moments import LeafMoments
-from .partial import partial_moments
-from .record import record
-from .validation import crps_callback
+from .saving.embed import embed
+from .saving.io import load
+from .streams.partial import partial_moments
 from .wrap import wrap
 
 __version__ = "0.1.0"

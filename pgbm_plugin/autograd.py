@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .columns import read_column
 from .levels import Level, read_levels
+from .tables.columns import read_column
 
 Array = NDArray[np.float64]
 Hessian = Literal["diagonal", "rowsum"]

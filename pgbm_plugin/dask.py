@@ -19,12 +19,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .columns import check_levels, level_names
 from .custom import Objective
 from .model import ProbabilisticModel
-from .partitions import check_columns, is_dask, is_frame, one_block_wide, partitions, shared
 from .response import summary
-from .rows import table_length
+from .streams.partitions import check_columns, is_dask, is_frame, one_block_wide, partitions, shared
+from .tables.columns import check_levels, level_names
+from .tables.rows import table_length
 from .wrap import wrap as wrap_rows
 
 

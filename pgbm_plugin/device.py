@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .forest import Features, Forest
-from .frames import check_names
-from .rows import Rows, check_count, read_rows
+from .tables.frames import check_names
+from .tables.rows import Rows, check_count, read_rows
 
 # Rows times trees from which a table of the host is worth sending to a GPU that is there.
 _LARGE = 1 << 30

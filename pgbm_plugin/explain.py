@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .calibration import Calibration
 from .forest import Forest
 from .parallel import run_chunks
-from .rows import Rows
+from .tables.rows import Rows
 
 Array = NDArray[np.float64]
 

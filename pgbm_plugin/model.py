@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .columns import read_column
 from .conformal import conformal_scores
-from .heldout import held_out_labels
 from .predictor import Predictor, Variance, check_variance, default_rho
 from .response import Margins
-from .rows import Rows
 from .settings import Settings, digest
+from .tables.columns import read_column
+from .tables.rows import Rows
+from .tuning.heldout import held_out_labels
 
 if TYPE_CHECKING:
-    from .tuneresult import TuneResult
+    from .tuning.result import TuneResult
 
 
 class ProbabilisticModel(Predictor):
@@ -77,8 +77,8 @@ class ProbabilisticModel(Predictor):
             residuals of these rows and of those that ``wrap(..., variance=)`` saw; "auto", the better of both, or a
             blend. None for what `wrap` was told. Of the rows, 262,144 are used at most.
         """
-        from .tune import families, rho_grid, tune
-        from .tunerows import MIN_ROWS, validation_rows
+        from .tuning.rows import MIN_ROWS, validation_rows
+        from .tuning.search import families, rho_grid, tune
 
         if score not in ("crps", "nll"):
             raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
@@ -94,7 +94,7 @@ class ProbabilisticModel(Predictor):
         options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
         result, scale = tune(*held_out, self.default_rho, grid=grid, **options), None
         if chosen != "pgbm":
-            from .blend import blended
+            from .tuning.blend import blended
 
             scale, result = blended(
                 *held_out,
@@ -161,7 +161,7 @@ class ProbabilisticModel(Predictor):
         The file is complete or not there: a crash leaves the old one. All that predicting needs is in it. Not in it
         are a custom objective's function and the code of a family that was registered by its user, only their names.
         """
-        from .io import save
+        from .saving.io import save
 
         save(self, path)
 
@@ -194,7 +194,7 @@ class ProbabilisticModel(Predictor):
         X, y, sample_weight, init_score, label, weight : whatever `wrap` takes: tables, batches, files, Dask, moments.
         decay : in [0, 1].
         """
-        from .gathered import Besides
+        from .streams.gathered import Besides
         from .update import updated
 
         if self._settings.scale is not None or self.training_scale is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .forest import Forest
 from .parallel import map_chunks, progress_bar
 from .route import choose_route, tree_by_tree
-from .rows import Rows
+from .tables.rows import Rows
 from .training import TrainingSpec
 
 # What the rows of a leaf count for at least, however often they decay.
@@ -141,14 +141,14 @@ class LeafMoments:
 
     def to_bytes(self) -> bytes:
         """For another process or machine; `from_bytes` is the way back."""
-        from .wire import to_bytes
+        from .saving.wire import to_bytes
 
         return to_bytes(self)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> LeafMoments:
         """Moments from `to_bytes`; anything else is a ValueError."""
-        from .wire import from_bytes
+        from .saving.wire import from_bytes
 
         return from_bytes(raw)
 

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .adapters import read_dataset
-from .batches import is_stream, naming, unlabelled_stream
 from .calibration import Calibration
 from .certificate import Certificate
-from .columns import check_levels, read_column
 from .conformal import variance_floor
 from .device import check_device, in_kind_of, read_rows_for
 from .forest import Forest
@@ -22,13 +20,15 @@ from .moments import LeafMoments
 from .objectives import LOG
 from .propagate import LeafWeights, margins, paper_leaf_values, typical_variance
 from .response import Margins, to_response
-from .rows import Rows
 from .settings import Settings
+from .streams.batches import is_stream, naming, unlabelled_stream
+from .tables.columns import check_levels, read_column
+from .tables.rows import Rows
 from .training import TrainingSpec
 
 if TYPE_CHECKING:
     from .distributions import Distribution
-    from .scale import LogScale
+    from .tuning.scale import LogScale
 
 Variance = Literal["pgbm", "boosted", "auto"]
 """Where the variance comes from: the paper's recursion, a boosted scale, or whichever blend scores best."""
@@ -175,8 +175,8 @@ class Predictor:
         batches are in memory at a time. Of the columns of these tables, `keep` are copied, such as a key, and
         `init_score` holds that of each row. The file appears when it is complete.
         """
-        from .csvfiles import is_csv
-        from .predictions import Columns, write_distributions
+        from .streams.csvfiles import is_csv
+        from .streams.predictions import Columns, write_distributions
 
         if is_csv(str(path)):
             raise ValueError(f"predict_parquet writes Parquet, and {path} is named as CSV: name it .parquet")

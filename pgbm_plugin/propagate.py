@@ -12,7 +12,7 @@ from .forest import Forest
 from .moments import LeafMoments
 from .parallel import run_chunks
 from .route import choose_route
-from .rows import Rows
+from .tables.rows import Rows
 from .training import TrainingSpec
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .calibration import Calibration
-from .columns import interval_names, level_names
 from .forest import Forest
 from .objectives import IDENTITY, LOG
+from .tables.columns import interval_names, level_names
 
 if TYPE_CHECKING:
     from .distributions import Distribution

@@ -20,7 +20,7 @@ from .forest import Forest
 from .objectives import SQUARED
 from .parallel import run_chunks
 from .program import Program
-from .rows import Rows
+from .tables.rows import Rows
 from .training import TrainingSpec
 
 # Replay pays for whole blocks, so that it loses on fewer rows than these.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .columns import check_levels, read_column
+from .tables.columns import check_levels, read_column
 
 if TYPE_CHECKING:
     from .distributions import Distribution

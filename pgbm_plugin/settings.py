@@ -15,7 +15,7 @@ from .conformal import ConformalScores
 
 if TYPE_CHECKING:
     from .distributions import Distribution
-    from .scale import LogScale
+    from .tuning.scale import LogScale
 
 
 @dataclass(frozen=True)

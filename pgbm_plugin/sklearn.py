@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .autograd import TorchObjective
-from .columns import check_levels, read_column
 from .distributions import Conformal, family
-from .frames import FRAMES
 from .predictor import Variance, check_variance
-from .tune import rho_grid
-from .tunerows import MIN_ROWS
+from .tables.columns import check_levels, read_column
+from .tables.frames import FRAMES
+from .tuning.rows import MIN_ROWS
+from .tuning.search import rho_grid
 from .wrap import wrap
 
 try:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from .certificate import Certificate, certify
 from .custom import on_rows
-from .gathered import Besides, check_moments, own_objective, rows_elsewhere
-from .labelled import read_labelled, table_or_dataset
 from .moments import LeafMoments, leaf_moments
 from .propagate import LeafWeights, leaf_weights, typical_variance
 from .start import with_init_score
+from .streams.gathered import Besides, check_moments, own_objective, rows_elsewhere
+from .tables.labelled import read_labelled, table_or_dataset
 
 if TYPE_CHECKING:
     from .model import ProbabilisticModel

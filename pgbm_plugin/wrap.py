@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 
 from .adapters import read_model
 from .autograd import TorchObjective, remembered
-from .categories import with_category_columns
 from .certificate import Certificate, certify
 from .custom import with_objective
 from .device import check_device
-from .embed import embedded
 from .forest import Forest
-from .gathered import Besides, gathered, is_elsewhere
-from .labelled import read_labelled, training_data
 from .model import ProbabilisticModel
 from .moments import LabelledRows, LeafMoments, leaf_moments
 from .objectives import Gradients
-from .partitions import is_dask
 from .predictor import Variance, check_variance
 from .propagate import leaf_weights
 from .rates import solve_rates
+from .saving.embed import embedded
 from .start import LabelSums, settled_moments, with_init_score
+from .streams.categories import with_category_columns
+from .streams.gathered import Besides, gathered, is_elsewhere
+from .streams.partitions import is_dask
+from .tables.labelled import read_labelled, training_data
 from .training import TrainingSpec
 
 _NEEDS_TABLE = (
@@ -147,7 +147,7 @@ def _model(
     given = forest, spec, moments, weights, certificate
     model = ProbabilisticModel(*given, mean=mean, device=device, n_jobs=n_jobs, variance=variance)
     if data is not None:
-        from .scale import training_scale
+        from .tuning.scale import training_scale
 
         model.training_scale = training_scale(forest, spec, moments, certificate, model._leaf_value, data, n_jobs)
         if variance == "boosted":

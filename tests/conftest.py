@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pgbm_plugin.kernels import cpu
 
-from pgbm_plugin.rows import read_rows
+from pgbm_plugin.tables.rows import read_rows
 
 # The first example compiles kernels, so no deadline; derandomised, so that a run can be repeated.
 settings.register_profile(

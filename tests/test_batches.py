@@ -108,7 +108,7 @@ def test_rates_are_solved_from_the_moments(make_data, tmp_path):
 @pytest.mark.parametrize("size", [1, 100, 70_000])
 def test_batches_of_any_size(size, make_data, monkeypatch):
     """Small ones are put together; large ones stay as they are."""
-    monkeypatch.setattr("pgbm_plugin.batches._MOST_ROWS", 1 << 10)
+    monkeypatch.setattr("pgbm_plugin.streams.batches._MOST_ROWS", 1 << 10)
     X, y = make_data("nan", n=3000)
     booster = lgb.train(LGB, lgb.Dataset(X, y), 3)
     n = min(len(y), 60 * size)

@@ -17,7 +17,7 @@ import xgboost as xgb
 from pgbm_plugin import torch_objective, wrap
 from pgbm_plugin.moments import LeafMoments
 from pgbm_plugin.propagate import variances
-from pgbm_plugin.rows import read_rows
+from pgbm_plugin.tables.rows import read_rows
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 

@@ -19,7 +19,7 @@ from pgbm_plugin import wrap
 from pgbm_plugin.forest import NODE
 from pgbm_plugin.moments import from_sums
 from pgbm_plugin.objectives import LIGHTGBM, XGBOOST
-from pgbm_plugin.rows import read_rows
+from pgbm_plugin.tables.rows import read_rows
 
 ARCHITECTURES = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)]
 

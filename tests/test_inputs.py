@@ -17,7 +17,7 @@ import torch
 import xgboost as xgb
 
 from pgbm_plugin import wrap
-from pgbm_plugin.columns import read_column
+from pgbm_plugin.tables.columns import read_column
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "nthread": 1}
@@ -278,7 +278,7 @@ from decimal import Decimal
 sys.modules["lightgbm"] = sys.modules["xgboost"] = None  # importing either is now an error
 import numpy as np
 from pgbm_plugin import wrap
-from pgbm_plugin.columns import read_column
+from pgbm_plugin.tables.columns import read_column
 data = np.load(sys.argv[1])
 for path in sys.argv[2:]:
     model = wrap(path, data["X"], data["y"])

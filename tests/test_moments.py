@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from pgbm_plugin import wrap
 from pgbm_plugin.moments import LabelledRows, LeafMoments, leaf_moments
-from pgbm_plugin.rows import read_rows
+from pgbm_plugin.tables.rows import read_rows
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 2, "min_sum_hessian_in_leaf": 0.0, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "nthread": 1, "min_child_weight": 0.0}

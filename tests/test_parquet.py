@@ -78,7 +78,7 @@ def test_a_model_without_names_takes_all_other_columns(make_data, tmp_path):
 
 def test_only_what_is_needed_is_read(trained, monkeypatch):
     whole, booster, X, folder = trained
-    from pgbm_plugin import files
+    from pgbm_plugin.streams import files
 
     seen = []
     batches = files.Files.batches

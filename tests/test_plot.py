@@ -15,7 +15,7 @@ import xgboost as xgb
 from pgbm_plugin import plot, wrap
 from pgbm_plugin.distributions import Conformal, Empirical, Normal, Poisson
 from pgbm_plugin.propagate import margins
-from pgbm_plugin.rows import read_rows
+from pgbm_plugin.tables.rows import read_rows
 
 mpl.use("Agg")
 
@@ -218,11 +218,11 @@ def test_variance_by_tree(booster, numeric):
 def test_variance_by_tree_of_many_rows_and_trees(numeric, monkeypatch):
     X, y = numeric
     model = wrap(lgb.train(LGB, lgb.Dataset(X, y), 30), X, y)
-    monkeypatch.setattr("pgbm_plugin.growth.MAX_PLACES", 7)
+    monkeypatch.setattr("pgbm_plugin.plot.growth.MAX_PLACES", 7)
     whole = lines(plot.variance_by_tree(model, X))["mean"]
     assert whole.get_xdata().tolist() == [1, 5, 10, 15, 20, 25, 30]
     assert whole.get_ydata()[-1] == model.predict_var(X).mean()
-    monkeypatch.setattr("pgbm_plugin.growth.MAX_ROWS", 100)
+    monkeypatch.setattr("pgbm_plugin.plot.growth.MAX_ROWS", 100)
     part = lines(plot.variance_by_tree(model, pd.DataFrame(X, columns=[f"Column_{j}" for j in range(4)])))["mean"]
     drawn = np.sort(np.random.default_rng(0).choice(400, 100, replace=False))
     assert part.get_ydata()[-1] == model.predict_var(X[drawn]).mean()

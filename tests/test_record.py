@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import pickle
 import warnings
 
@@ -13,6 +12,7 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import record, wrap
+from pgbm_plugin.callbacks import record as recorder
 from pgbm_plugin.moments import LeafMoments
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "learning_rate": 0.1, "lambda_l2": 0.7, "num_threads": 1, "verbose": -1}
@@ -179,9 +179,8 @@ def test_scores_that_do_not_tell_are_not_guessed(numeric, monkeypatch):
     """XGBoost is asked for the leaves whenever two of them would lead to the same float32."""
     X, y = numeric
     asked = []
-    module = importlib.import_module("pgbm_plugin.record")  # the name in the package is the function
-    real = module._predicted_leaves
-    monkeypatch.setattr(module, "_predicted_leaves", lambda *given: asked.append(given) or real(*given))
+    real = recorder._predicted_leaves
+    monkeypatch.setattr(recorder, "_predicted_leaves", lambda *given: asked.append(given) or real(*given))
     check(train_xgboost(X, y), X, y)
     assert not asked
     check(train_xgboost(X, y + 1e6), X, y + 1e6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pgbm_plugin.distributions import Normal
-from pgbm_plugin.growth import Growth
+from pgbm_plugin.plot.growth import Growth
 from pgbm_plugin.report import findings, words
 from pgbm_plugin.report.findings import Mean
 

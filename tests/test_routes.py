@@ -16,7 +16,7 @@ import xgboost as xgb
 from pgbm_plugin import route, wrap
 from pgbm_plugin.forest import CATEGORICAL
 from pgbm_plugin.propagate import variances
-from pgbm_plugin.rows import read_rows
+from pgbm_plugin.tables.rows import read_rows
 
 # around the least that is replayed, and around blocks and chunks; odd ones, because sums are taken in two lanes
 SIZES = (1, 39, 40, 41, 511, 2047, 2048, 2049, 4097, 5001)

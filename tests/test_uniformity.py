@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from pgbm_plugin.distributions import Conformal, Empirical, NegativeBinomial, Normal, Poisson
-from pgbm_plugin.uniformity import LEVELS, Pit, central_coverage, pit_histogram, randomised_pit
+from pgbm_plugin.plot.uniformity import LEVELS, Pit, central_coverage, pit_histogram, randomised_pit
 
 MODELS = 2000
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..container import is_container
 from ..errors import UnsupportedModelError
 from ..forest import Forest
+from ..saving.container import is_container
 from ..training import TrainingSpec
 from . import lightgbm, xgboost
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def kind_of(path: str) -> str:
     """ "LightGBM", "XGBoost" or "pgbm", as a model's file begins."""
     from ..adapters import lightgbm, xgboost
-    from ..container import is_container
+    from ..saving.container import is_container
 
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path!r} is a directory" if os.path.isdir(path) else f"no model file at {path!r}")
@@ -44,8 +44,8 @@ def load_model(args: Namespace) -> ProbabilisticModel:
             f"{args.model!r} is a {kind} model without moments: first {PROGRAM} wrap {args.model} --data ROWS "
             f"--label COLUMN -o model.pgbm"
         )
-    from ..categories import with_category_columns
-    from ..io import load
+    from ..saving.io import load
+    from ..streams.categories import with_category_columns
 
     model = load(args.model, device=args.device, n_jobs=args.n_jobs)
     if args.categorical is not None:
@@ -56,7 +56,7 @@ def load_model(args: Namespace) -> ProbabilisticModel:
 
 def check_output(output: str, inputs: Sequence[str], suffixes: Sequence[str] = ()) -> None:
     """Refuse a place that cannot be written to, or that holds what is read."""
-    from ..container import check_place
+    from ..saving.container import check_place
 
     target = Path(os.path.realpath(output))
     if suffixes and not target.name.lower().endswith(tuple(suffixes)):
@@ -88,8 +88,8 @@ def read_labelled(
     data: Sequence[str], features: Features, label: str, weight: str | None = None, init_score: str | None = None
 ) -> Labelled:
     """Rows of files in memory, with the columns that belong to them."""
-    from ..batches import batch_rows
-    from ..files import find_files, open_files
+    from ..streams.batches import batch_rows
+    from ..streams.files import find_files, open_files
 
     numbers = [name for name in (label, weight, init_score) if name is not None]
     X, besides = open_files(find_files(data), features, numbers).table(batch_rows(features))

@@ -43,12 +43,12 @@ def _facts(path: str) -> dict[str, Any]:
     kind = kind_of(path)
     about = {"file": path, "bytes": os.path.getsize(path), "kind": "pgbm" if kind == "pgbm" else "booster"}
     if kind == "pgbm":
-        from ..io import load
+        from ..saving.io import load
 
         model = load(path)
         return about | _of_trees(model.forest, model.spec) | _of_model(model)
     from ..adapters import read_model
-    from ..embed import has_moments
+    from ..saving.embed import has_moments
 
     return about | _of_trees(*read_model(path)) | {"embedded": has_moments(path)}
 

@@ -54,8 +54,8 @@ def add(commands: Any) -> None:
 
 
 def run(args: Namespace) -> None:
-    from ..files import find_files
-    from ..predictions import Columns, write_distributions
+    from ..streams.files import find_files
+    from ..streams.predictions import Columns, write_distributions
 
     levels = args.quantiles
     if levels is None:

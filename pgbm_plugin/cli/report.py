@@ -30,10 +30,10 @@ def add(commands: Any) -> None:
 
 
 def run(args: Namespace) -> None:
-    from ..batches import naming
-    from ..columns import read_column
-    from ..container import write_atomically
-    from ..files import find_files
+    from ..saving.container import write_atomically
+    from ..streams.batches import naming
+    from ..streams.files import find_files
+    from ..tables.columns import read_column
 
     paths = find_files(args.data)
     check_output(args.output, [args.model, *paths], (".html", ".htm"))

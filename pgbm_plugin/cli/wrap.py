@@ -55,9 +55,9 @@ def run(args: Namespace) -> None:
 def _rows(args: Namespace) -> dict[str, Any]:
     """What `wrap` takes of rows, with all that can be checked before it begins."""
     from ..adapters import read_model
-    from ..categories import with_category_columns
     from ..errors import UnsupportedModelError
-    from ..files import find_files
+    from ..streams.categories import with_category_columns
+    from ..streams.files import find_files
 
     if args.label is None:
         args.usage_error("--data needs the name of the column of labels: --label COL")
@@ -80,7 +80,7 @@ def _rows(args: Namespace) -> dict[str, Any]:
 
 def _embedded_rows(args: Namespace) -> dict[str, Any]:
     """Nothing, if the booster brings its moments."""
-    from ..embed import has_moments
+    from ..saving.embed import has_moments
 
     if any(value is not None for value in (args.label, args.weight, args.init_score, args.categorical)):
         args.usage_error("columns are those of rows: give --data FILE as well")

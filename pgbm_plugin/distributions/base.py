@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..columns import check_levels
+from ..tables.columns import check_levels
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from ..columns import check_levels
+from ..tables.columns import check_levels
 from .base import Array
 from .empirical import Empirical
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from .. import plot
 from ..calibration import Calibration
-from ..container import check_place, write_atomically
 from ..model import ProbabilisticModel
-from ..tuneresult import TuneResult
+from ..saving.container import check_place, write_atomically
+from ..tuning.result import TuneResult
 from . import words
 from .figures import figure
 from .findings import Findings, Score, assess

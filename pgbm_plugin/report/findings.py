@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import read_column
 from ..distributions import Discrete, Distribution, Normal
-from ..growth import Growth, variance_growth
+from ..plot.growth import Growth, variance_growth
+from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
 from ..propagate import are_wrapped_rows
-from ..rows import Rows, some_rows
 from ..settings import digest
-from ..uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
+from ..tables.columns import read_column
+from ..tables.rows import Rows, some_rows
 
 if TYPE_CHECKING:
     from ..model import ProbabilisticModel

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from ..distributions import Discrete, Poisson
-from ..growth import Growth
-from ..tuneresult import TuneResult
+from ..plot.growth import Growth
+from ..tuning.result import TuneResult
 from .findings import Findings, Mean
 
 # Standard errors from which a difference is called one.

@@ -1,0 +1,278 @@
+"""What a saved model holds: every array with its type and length, every scalar with its kind.
+
+The tables are the format, and what must hold of a file before anything computes with it. Names are those of the
+dataclasses' attributes, "part.attribute", so that writing is reading these and loading is passing them on.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..calibration import MAX_B
+from ..certificate import Status
+from ..objectives import IDENTITY, LOG, SIGNED_SQRT
+from .container import DTYPES
+
+Kind = Callable[[Any], Any]
+"""What a scalar must be: takes what JSON gave, returns what the dataclass wants, or raises ValueError."""
+
+
+class StoredArray(NamedTuple):
+    """An array of one axis.
+
+    Attributes
+    ----------
+    dtypes : those it may have, by their names in `container.DTYPES`.
+    axis, more : its length: that of the axis, and so many more. All arrays of an axis must agree on it.
+    rule : what every number must be, a key of `_RULES`.
+    optional : whether it may be absent, which is None.
+    """
+
+    dtypes: str
+    axis: str
+    more: int = 0
+    rule: str = "any"
+    optional: bool = False
+
+
+_RULES: dict[str, Callable[[NDArray[Any]], Any]] = {
+    "any": lambda array: True,
+    "finite": np.isfinite,
+    "finite and not negative": lambda array: np.isfinite(array) & (array >= 0),
+}
+
+
+def _real(value: Any) -> float:
+    number = _number(value)
+    if not math.isfinite(number):
+        raise ValueError(f"is {number}")
+    return number
+
+
+def _number(value: Any) -> float:
+    """Also NaN and inf."""
+    if type(value) is int and abs(value) < 1 << 62:
+        return float(value)
+    if type(value) is not float:
+        raise ValueError(f"is {value!r:.60}, not a number")
+    return value
+
+
+def _share(value: Any) -> float:
+    number = _real(value)
+    if not 0.0 <= number <= MAX_B:
+        raise ValueError(f"is {number}, not between 0 and {MAX_B:g}")
+    return number
+
+
+def _positive(value: Any) -> float:
+    number = _real(value)
+    if number <= 0:
+        raise ValueError(f"is {number}, not positive")
+    return number
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise ValueError(f"is {value!r:.60}, not a number to count with")
+    return value
+
+
+def _rows(value: Any) -> float:
+    """Rows seen; not a whole number after a decay."""
+    number = _whole(value) if type(value) is int else _real(value)
+    if number <= 0:
+        raise ValueError(f"is {number}: moments of no rows")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"is {value!r:.60}, neither true nor false")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError(f"is {value!r:.60}, not a string")
+    return value
+
+
+def _category(value: Any) -> Any:
+    if value is not None and type(value) not in (str, int, float, bool):
+        raise ValueError(f"has a category {value!r:.60}, neither a string nor a number nor a truth value")
+    return value
+
+
+def _precision(value: Any) -> np.dtype[Any]:
+    return np.dtype(_choice("float32", "float64")(value))
+
+
+def _digest(value: Any) -> bytes:
+    if re.fullmatch(r"[0-9a-f]{64}", _text(value)) is None:
+        raise ValueError("is not a digest")
+    return bytes.fromhex(value)
+
+
+def _choice(*known: Any) -> Kind:
+    def kind(value: Any) -> Any:
+        if not any(type(value) is type(one) and value == one for one in known):
+            raise ValueError(f"is {value!r:.60}, not one of {', '.join(map(str, known))}")
+        return value
+
+    return kind
+
+
+def _optional(kind: Kind) -> Kind:
+    return lambda value: None if value is None else kind(value)
+
+
+def _tuple_of(kind: Kind) -> Kind:
+    def tuple_of(value: Any) -> Any:
+        if type(value) is not list:
+            raise ValueError(f"is {value!r:.60}, not a list")
+        return tuple(map(kind, value))
+
+    return tuple_of
+
+
+TREE_ARRAYS = {
+    "forest.root": StoredArray("I32", "trees"),
+    "forest.category_start": StoredArray("I64", "category sets", 1),
+    "forest.category_bits": StoredArray("U32", "words of category sets"),
+    "forest.leaf_start": StoredArray("I64", "trees", 1),
+    "forest.leaf_value": StoredArray("F32 F64", "leaves", rule="finite"),
+    "forest.leaf_label": StoredArray("I32", "leaves"),
+    "nodes.threshold": StoredArray("F64", "splits"),  # NaN is one that nothing is below
+    "nodes.feature": StoredArray("I32", "splits"),
+    "nodes.left": StoredArray("I32", "splits"),
+    "nodes.right": StoredArray("I32", "splits"),
+    "nodes.category_set": StoredArray("I32", "splits"),
+    "nodes.flags": StoredArray("U8", "splits"),
+}
+
+ARRAYS = {
+    "spec.alpha": StoredArray("F64", "trees", rule="finite"),
+    "spec.alpha_free": StoredArray("BOOL", "trees"),
+    "spec.constant": StoredArray("BOOL", "trees"),
+    "spec.lambda_": StoredArray("F64", "leaves", rule="finite"),
+    "spec.iteration": StoredArray("I64", "trees"),
+    "spec.folded": StoredArray("BOOL", "trees"),
+    "spec.leaf_count": StoredArray("I64", "leaves", rule="finite and not negative", optional=True),
+    "spec.leaf_cover": StoredArray("F64", "leaves"),
+    "moments.count": StoredArray("I64 F64", "leaves", rule="finite and not negative"),
+    "moments.g_mean": StoredArray("F64", "leaves", rule="finite"),
+    "moments.h_mean": StoredArray("F64", "leaves", rule="finite"),
+    "moments.gg": StoredArray("F64", "leaves", rule="finite and not negative"),
+    "moments.hh": StoredArray("F64", "leaves", rule="finite and not negative"),
+    "moments.gh": StoredArray("F64", "leaves", rule="finite"),
+    "moments.freedom": StoredArray("F64", "leaves", rule="finite and not negative", optional=True),
+    # they follow from the moments, but powers have other last bits on other machines
+    "weights.mu": StoredArray("F64", "leaves", rule="finite"),
+    "weights.variance": StoredArray("F64", "leaves", rule="finite and not negative"),
+    "weights.sd": StoredArray("F64", "leaves", rule="finite"),
+    "scale.step": StoredArray("F64", "leaves", rule="finite", optional=True),
+    "training_scale.step": StoredArray("F64", "leaves", rule="finite", optional=True),
+    "settings.residuals": StoredArray("F64", "residuals", rule="finite", optional=True),
+}
+
+# In place of the trees, where they are kept elsewhere.
+DIGESTS = {"forest.tree_digest": StoredArray("I64", "trees")}
+
+TREE_SCALARS: dict[str, dict[str, Kind]] = {
+    "forest": {
+        "base_margin": _real,
+        "divisor": _whole,
+        "link": _choice(IDENTITY, LOG, SIGNED_SQRT),
+        "booster": _choice("LightGBM", "XGBoost"),
+    },
+    "features": {
+        "count": _whole,
+        "names": _optional(_tuple_of(_text)),
+        "dtype": _precision,
+        "integers": _precision,
+        "absent": _number,
+        "missing": _number,
+        "categories": _tuple_of(_tuple_of(_category)),
+        "category_columns": _optional(_tuple_of(_whole)),
+        "code_columns": _tuple_of(_whole),
+        "unseen_is_missing": _flag,
+    },
+}
+
+_SCALE: dict[str, Kind] = {"start": _real, "power": _share, "floor": _positive}
+
+SCALARS: dict[str, dict[str, Kind]] = {
+    "spec": {
+        "l1": _real,
+        "max_step": _number,
+        "start": _real,
+        "start_is_mean": _flag,
+        "subsampled": _optional(_flag),
+        "approximate": _tuple_of(_text),
+        "tolerance": _real,
+        "rates_known": _flag,
+    },
+    "objective": {"name": _text, "code": _whole, "value": _number, "coupled": _flag},
+    "moments": {"rows": _rows},
+    "certificate": {"status": _choice(*get_args(Status)), "error": _number, "tolerance": _real, "sentence": _text},
+    "settings": {"rho": _real, "distribution": _text, "tuned_on": _optional(_digest)},
+    "calibration": {"b": _real, "c": _real},
+    "conformal": {"lower": _number, "rho": _real, "b": _real, "c": _real, "family": _text},
+    "scale": _SCALE,
+    "training_scale": {**_SCALE, "power": _choice(0.0)},  # nothing but residuals made it
+    "model": {"mean": _choice("booster", "pgbm"), "variance": _choice("pgbm", "boosted", "auto"), "default_rho": _real},
+}
+
+# Sections that may be null: a custom objective that nobody gave, a model that nobody conformalized, scales not boosted.
+_OPTIONAL_SECTIONS = ("objective", "conformal", "scale", "training_scale")
+
+
+def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:
+    """Section -> attribute -> value; each of its kind, none missing and none more."""
+    if header.keys() != table.keys():
+        raise ValueError(f"its sections are not those of a model: {', '.join(header)}"[:200])
+    parts: dict[str, Any] = {}
+    for name, kinds in table.items():
+        found = header[name]
+        if found is None and name in _OPTIONAL_SECTIONS:
+            parts[name] = None
+            continue
+        if not isinstance(found, dict) or found.keys() != kinds.keys():
+            raise ValueError(f"its section {name!r} lacks entries, or has others")
+        parts[name] = {}
+        for field, kind in kinds.items():
+            try:
+                parts[name][field] = kind(found[field])
+            except ValueError as error:
+                raise ValueError(f"its {name}.{field} {error}") from None
+    return parts
+
+
+def check_arrays(arrays: Mapping[str, NDArray[Any]], table: Mapping[str, StoredArray]) -> None:
+    """Refuse arrays that are missing or unknown, of a wrong type or length, or with numbers that cannot be."""
+    if unknown := arrays.keys() - table.keys():
+        raise ValueError(f"it holds an array that no model has: {min(unknown)!r:.60}")
+    lengths: dict[str, int] = {}
+    for name, stored in table.items():
+        array = arrays.get(name)
+        if array is None:
+            if not stored.optional:
+                raise ValueError(f"its array {name!r} is missing")
+            continue
+        allowed = [DTYPES[dtype] for dtype in stored.dtypes.split()]
+        if array.dtype not in allowed:
+            raise ValueError(f"its array {name!r} has type {array.dtype}, not {' or '.join(map(str, allowed))}")
+        length = len(array) - stored.more
+        if length < 0 or lengths.setdefault(stored.axis, length) != length:
+            raise ValueError(
+                f"its array {name!r} has length {len(array)}, which does not fit the number of {stored.axis}"
+            )
+        if not np.all(_RULES[stored.rule](array)):
+            raise ValueError(f"its array {name!r} has numbers that are not {stored.rule}")

@@ -1,0 +1,123 @@
+"""Categories in files: which columns hold them, and their values as the model has stored them.
+
+A live frame says itself which of its columns are categorical. Text in a file is; numbers are where the model says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..forest import Features
+from ..tables.columns import no_column
+from .csvfiles import missing_spellings
+
+_TEXT, _NUMBERS, _TRUTH = "text", "numbers", "truth values"
+
+
+def with_category_columns(features: Features, names: Sequence[str]) -> Features:
+    """The features with the columns that hold the stored categories, which LightGBM does not tell."""
+    if isinstance(names, str):
+        raise TypeError(f"categorical must be a list of names, not {names!r}")
+    known = [] if features.names is None else list(features.names)
+    for name in names:
+        if name.replace(" ", "_") not in known and name not in known:
+            raise ValueError(f"categorical: {no_column(name, known)}")
+    columns = tuple(sorted({known.index(n if n in known else n.replace(" ", "_")) for n in names}))
+    if features.category_columns is not None:
+        if columns != features.category_columns:
+            own = ", ".join(repr(known[j]) for j in features.category_columns) or "none"
+            raise ValueError(f"categorical is what the model itself tells, and it tells {own}: leave it out")
+        return features
+    if len(columns) != len(features.categories):
+        raise ValueError(
+            f"categorical has {len(columns)} columns, the model was trained with {len(features.categories)} "
+            f"categorical ones that had values of their own: name these"
+        )
+    return replace(features, category_columns=columns)
+
+
+def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, tuple[Any, ...]]:
+    """Column -> stored values, for those columns that hold categories; `types` are Arrow's, in the model's order."""
+    import pyarrow as pa
+
+    names = list(types)
+    text = [j for j, name in enumerate(names) if _kind_of_type(types[name]) == _TEXT]
+    of_codes = [j for j in text if j in features.code_columns and not pa.types.is_dictionary(types[names[j]])]
+    if of_codes:
+        raise ValueError(
+            f"column {names[of_codes[0]]!r} holds text, and of its categories the model has stored no values, only "
+            f"codes: give the codes of training"
+        )
+    if not features.categories:
+        return {}
+    where = features.category_columns
+    if where is None:
+        where = tuple(j for j, name in enumerate(names) if j in text or pa.types.is_dictionary(types[name]))
+        if len(where) != len(features.categories):
+            found = ", ".join(repr(names[j]) for j in where) or "none"
+            raise ValueError(
+                f"the model was trained with {len(features.categories)} categorical columns, and of those in the "
+                f"files {len(where)} hold text or categories ({found}); if others hold them as numbers, name all: "
+                f"wrap(..., categorical=[...]), or --categorical on the command line"
+            )
+    return {names[j]: values for j, values in zip(where, features.categories, strict=True) if j < len(names)}
+
+
+def encoded(column: Any, name: str, values: Sequence[Any], is_csv: bool) -> Any:
+    """A column as a dictionary of values that compare with the stored ones."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    expected, found = _kind_of_values(values), _kind_of_type(column.type)
+    if found is None:  # all are missing
+        return column.cast(pa.string()).dictionary_encode()
+    if found == expected and not is_csv:
+        return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if found != _TEXT or expected is None:
+        raise ValueError(
+            f"column {name!r} holds {found}, and the model's categories are {expected or 'of several types'}, such as "
+            f"{values[0]!r}"
+        )
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if is_csv:
+        missing = pc.is_in(column, value_set=pa.array(missing_spellings(values), column.type))
+        column = pc.if_else(missing, pa.scalar(None, column.type), column)
+    return column.dictionary_encode() if expected == _TEXT else _parsed(column, name, expected)
+
+
+def _parsed(column: Any, name: str, expected: str) -> Any:
+    """Text as the numbers or truth values that it spells."""
+    import pyarrow as pa
+
+    # whole numbers first: they are exact, and floats beyond 2^53 are not
+    for kind in (pa.int64(), pa.float64()) if expected == _NUMBERS else (pa.bool_(),):
+        try:
+            return column.cast(kind).dictionary_encode()
+        except pa.ArrowInvalid as error:
+            reason = error
+    raise ValueError(f"column {name!r} holds text, and the model's categories are {expected}: {reason}")
+
+
+def _kind_of_values(values: Sequence[Any]) -> str | None:
+    kinds = {type(value) for value in values}
+    if kinds <= {str}:
+        return _TEXT
+    return _TRUTH if kinds == {bool} else _NUMBERS if kinds <= {int, float} else None
+
+
+def _kind_of_type(kind: Any) -> str | None:
+    """What a column of an Arrow type holds; None for no value at all."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_null(kind):
+        return None
+    if types.is_string(kind) or types.is_large_string(kind):
+        return _TEXT
+    if types.is_boolean(kind):
+        return _TRUTH
+    return _NUMBERS if types.is_integer(kind) or types.is_floating(kind) else str(kind)

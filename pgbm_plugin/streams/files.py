@@ -1,0 +1,161 @@
+"""Files of rows through PyArrow's data sets, Parquet or CSV, with a few batches in memory at a time."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..forest import Features
+from ..tables.columns import no_column
+from .batches import feature_columns, naming
+from .categories import category_columns, encoded
+from .csvfiles import check_separated, csv_format, csv_schema, is_csv, plain_reason
+
+# Batches that Arrow's own threads decode while the trees work on one.
+_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class Files:
+    """A data set, and what is read of it.
+
+    Attributes
+    ----------
+    dataset : PyArrow's.
+    schema : the types that its columns are read in.
+    taken : the model's columns, in its order.
+    besides : further columns that are read.
+    categories : the taken columns that hold categories, with the values that the model has stored for each.
+    """
+
+    dataset: Any
+    schema: Any
+    taken: list[str]
+    besides: list[str]
+    categories: dict[str, tuple[Any, ...]]
+
+    @property
+    def rows(self) -> int | None:
+        """How many there are; None where all of them would have to be read to know."""
+        return None if _is_csv(self.dataset) else int(self.dataset.count_rows())
+
+    def batches(self, rows: int) -> Iterator[tuple[str, Any]]:
+        """(file, record batch) in order, of so many rows at most; the next ones are read meanwhile."""
+        columns = list(dict.fromkeys([*self.taken, *self.besides]))
+        for fragment in self.dataset.get_fragments():
+            name, own = _name(fragment), fragment.physical_schema.names
+            scanner = fragment.scanner(
+                schema=self.schema, columns=columns, batch_size=rows, batch_readahead=_AHEAD, use_threads=True
+            )
+            with naming(name), plain_reason(own):
+                for batch in scanner.to_batches():
+                    if batch.num_rows:
+                        yield name, batch
+
+    def features(self, batch: Any) -> Any:
+        """The model's columns of a batch."""
+        import pyarrow as pa
+
+        columns = [batch.column(name) for name in self.taken]
+        for i, name in enumerate(self.taken):
+            if name in self.categories:
+                columns[i] = encoded(columns[i], name, self.categories[name], _is_csv(self.dataset))
+        return pa.RecordBatch.from_arrays(columns, names=self.taken)
+
+    def table(self, rows: int) -> tuple[Any, Any]:
+        """All rows: the model's columns, and those besides."""
+        import pyarrow as pa
+
+        parts, besides = [], []
+        for name, batch in self.batches(rows):
+            with naming(name):
+                parts.append(self.features(batch))
+            besides.append(batch.select(self.besides))
+        if not parts:
+            first = next(map(_name, self.dataset.get_fragments()), "the data set")
+            raise ValueError(f"{first} has no rows, nor has any file beside it")
+        return pa.Table.from_batches(parts), pa.Table.from_batches(besides)
+
+
+def open_files(source: Any, features: Features, numbers: Sequence[str] = (), keep: Sequence[str] = ()) -> Files:
+    """The files behind a path, a pattern, a list of either, or a data set, with the model's columns and some besides.
+
+    Those besides are `numbers`, such as labels, and columns to `keep`, which stay as they are. A file that lacks one of
+    them is refused before any row is read: Arrow would take its rows for missing values.
+    """
+    dataset, besides = _dataset(source), [*numbers, *keep]
+    fragments = list(dataset.get_fragments())
+    together = _name(fragments[0]) if len(fragments) == 1 else "the files"
+    if _is_csv(dataset):
+        with naming(together):
+            check_separated(dataset.schema.names)
+    taken = _check_columns(dataset.schema.names, together, features, besides)
+    for fragment in fragments:
+        name = _name(fragment)
+        with naming(name), plain_reason(()):
+            own = getattr(fragment, "physical_schema", dataset.schema).names
+        in_path = [column for column in dataset.schema.names if column not in own and f"{column}=" in name]
+        _check_columns([*own, *in_path], name, features, besides)
+    schema = dataset.schema
+    with naming(together):
+        categories = category_columns({name: schema.field(name).type for name in taken}, features)
+        if _is_csv(dataset):
+            schema = csv_schema(schema, [*taken, *numbers], categories, keep)
+    return Files(dataset, schema, taken, list(dict.fromkeys(besides)), categories)
+
+
+def _check_columns(columns: Sequence[str], name: str, features: Features, besides: Sequence[str]) -> list[str]:
+    """The columns that the model takes."""
+    with naming(name):
+        lost = [column for column in besides if column not in columns]
+        if lost:
+            raise ValueError(no_column(lost[0], columns))
+        return feature_columns(columns, features, besides)
+
+
+def find_files(source: Any) -> list[str]:
+    """The paths behind a path, a pattern, or a list of either; those of a pattern in alphabetical order."""
+    paths: list[str] = []
+    for part in source if isinstance(source, (list, tuple)) else [source]:
+        text = os.fspath(part)
+        found = [text] if "://" in text or os.path.exists(text) else sorted(glob.glob(text, recursive=True))
+        if not found:
+            raise FileNotFoundError(f"no Parquet or CSV file at {text!r}")
+        if os.path.exists(text) and not (os.path.isfile(text) or os.path.isdir(text)):
+            raise ValueError(f"{text!r} is a pipe or a device, of which no part can be read twice: give a file")
+        paths += found
+    return paths
+
+
+def _dataset(source: Any) -> Any:
+    ds = import_dataset()
+    if isinstance(source, ds.Dataset):
+        return source
+    paths = find_files(source)
+    kinds = {is_csv(path): path for path in paths}
+    if len(kinds) > 1:
+        raise ValueError(f"{kinds[True]!r} is CSV and {kinds[False]!r} is not: give files of one kind")
+    kind = {"format": csv_format()} if True in kinds else {"format": "parquet", "partitioning": "hive"}
+    with plain_reason((), paths[0]):
+        dataset = ds.dataset(paths[0] if len(paths) == 1 else paths, **kind)
+        _ = dataset.schema.names  # which may not be text at all
+    return dataset
+
+
+def _is_csv(dataset: Any) -> bool:
+    return getattr(getattr(dataset, "format", None), "default_extname", "") == "csv"
+
+
+def _name(fragment: Any) -> str:
+    return repr(path) if (path := getattr(fragment, "path", None)) else "a table in memory"
+
+
+def import_dataset() -> Any:
+    try:
+        import pyarrow.dataset
+    except ImportError as error:
+        raise ImportError("Parquet and CSV files need PyArrow: pip install 'pgbm-plugin[parquet]'") from error
+    return pyarrow.dataset

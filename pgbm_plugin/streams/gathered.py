@@ -1,0 +1,157 @@
+"""Moments that reach `wrap` without a table in memory: recorded, given, or gathered from batches, files, clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..autograd import TorchObjective
+from ..callbacks.recording import recorded
+from ..certificate import leaf_errors
+from ..custom import Objective, TorchSteps
+from ..forest import Forest
+from ..moments import LeafMoments
+from ..objectives import custom, forgotten
+from ..start import implied_start
+from ..training import TrainingSpec
+from .batches import is_labelled_stream, is_stream
+from .moments import stream_moments
+
+Told = tuple[TrainingSpec, LeafMoments, bool]
+"""How the trees were grown, their moments, and whether rows were weighted."""
+
+
+@dataclass(frozen=True)
+class Besides:
+    """What was given besides the rows; None where nothing was."""
+
+    y: Any = None
+    sample_weight: Any = None
+    init_score: Any = None
+    objective: Objective | None = None
+    label: str | None = None
+    weight: str | None = None
+    device: str = "cpu"
+
+    def refuse(self, names: tuple[str, ...], reason: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None:
+                raise TypeError(f"{name} was given, but {reason}")
+
+    def refuse_with_moments(self) -> None:
+        """Where the booster brings its own."""
+        self.refuse(
+            ("sample_weight", "init_score", "objective"),
+            "the booster brings its recorded moments, which hold weights, init scores and objective of training: "
+            "leave it out, or give the rows as well, wrap(booster, X, y)",
+        )
+
+
+def gathered(
+    booster: Any,
+    forest: Forest,
+    spec: TrainingSpec,
+    X: Any,
+    besides: Besides,
+    n_jobs: int | None,
+    progress: bool,
+) -> Told | None:
+    """Moments from anything but a table in memory; None if `X` is one, or is to be found in the booster."""
+    if X is None and besides.y is None:
+        told = recorded(booster, forest, spec)
+        if told is not None:
+            besides.refuse_with_moments()
+        return told
+    if isinstance(X, LeafMoments):
+        names = ("y", "sample_weight", "init_score", "objective", "label", "weight")
+        besides.refuse(names, "moments are complete: give it to partial_moments")
+        return given_moments(forest, spec, X)
+    held = getattr(booster, "objective", None)
+    objective = held if besides.objective is None and isinstance(held, TorchObjective) else besides.objective
+    return rows_elsewhere(forest, spec, X, replace(besides, objective=objective), n_jobs=n_jobs, progress=progress)
+
+
+def rows_elsewhere(
+    forest: Forest,
+    spec: TrainingSpec,
+    X: Any,
+    besides: Besides,
+    *,
+    settle: bool = True,
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> Told | None:
+    """Moments of batches, files or a Dask collection; None if `X` is a table."""
+    if hasattr(X, "__dask_graph__"):
+        from .partitions import dask_moments
+
+        besides.refuse(("label", "weight"), "Dask collections take y= and sample_weight=")
+        return dask_moments(forest, spec, X, besides, settle=settle)
+    if not is_elsewhere(X, besides):
+        besides.refuse(("label", "weight"), "X is no file or batch: give y= and sample_weight=")
+        return None
+    besides.refuse(("y", "sample_weight"), "batches bring their own: (X, y, weight), or label= and weight= of files")
+    besides.refuse(("init_score",), "batches have none: give each to partial_moments(booster, X, y, init_score=...)")
+    return stream_moments(
+        forest,
+        spec,
+        X,
+        besides.objective,
+        label=besides.label,
+        weight=besides.weight,
+        settle=settle,
+        device=besides.device,
+        n_jobs=n_jobs,
+        progress=progress,
+    )
+
+
+def is_elsewhere(X: Any, besides: Besides) -> bool:
+    """Whether `X` is a Dask collection, batches or files."""
+    return hasattr(X, "__dask_graph__") or is_stream(X) or (besides.y is None and is_labelled_stream(X))
+
+
+def own_objective(spec: TrainingSpec) -> Objective | None:
+    """The custom objective that a model was wrapped with; None for a built-in one."""
+    steps = None if spec.objective is None else spec.objective.gradients
+    return steps.objective if isinstance(steps, TorchSteps) else steps
+
+
+def given_moments(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Told:
+    """Moments that someone else has gathered and merged."""
+    check_moments(forest, moments)
+    if spec.objective is None:
+        spec = replace(spec, objective=custom(forgotten))
+    if spec.start_is_mean:
+        spec = _with_implied_start(forest, spec, moments)
+    assert spec.objective is not None
+    weighted = spec.objective.unit_hessian and bool(np.any(moments.h_mean[moments.count > 0] != 1.0))
+    return spec, moments, weighted
+
+
+def check_moments(forest: Forest, moments: LeafMoments) -> None:
+    """Refuse moments of other trees: every row is in one leaf of each."""
+    leaves = len(moments.count)
+    if leaves != forest.n_leaves:
+        raise ValueError(f"these are moments of {leaves} leaves, the model has {forest.n_leaves}: they are another's")
+    of_tree = np.add.reduceat(moments.count, forest.leaf_start[:-1])
+    if not np.allclose(of_tree, moments.rows, rtol=1e-9, atol=0.0):
+        raise ValueError("not every tree's leaves hold all rows of these moments: they are those of another model")
+    if moments.rows == 0:
+        raise ValueError("these are moments of no rows")
+
+
+def _with_implied_start(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
+    """The start at which the first tree's moments were taken, which its leaves tell if they are those of training."""
+    first = forest.first_trees(1)
+    leaves = first.n_leaves
+    of_tree, at_model = moments.part(0, leaves), spec.first_trees(1, leaves)
+    implied = implied_start(first, spec, of_tree)
+
+    def typical_error(start: float) -> float:
+        return float(np.median(leaf_errors(first, replace(at_model, start=start), of_tree)))
+
+    better = typical_error(implied) <= min(spec.tolerance, typical_error(spec.start))
+    return replace(spec, start=implied) if better else spec

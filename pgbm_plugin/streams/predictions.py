@@ -1,0 +1,138 @@
+"""Distributions of rows as a Parquet or CSV file, one batch after the other."""
+
+from __future__ import annotations
+
+import csv as csv_module
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from numpy.typing import ArrayLike
+
+from ..parallel import progress_bar
+from ..response import summary
+from ..saving.container import check_place
+from ..tables.columns import interval_names, level_names, no_column
+from ..tables.frames import columns_of
+from .batches import is_files, is_stream, naming, unlabelled_stream
+from .files import import_dataset
+
+if TYPE_CHECKING:
+    from ..predictor import Predictor
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is written of each row, besides mean and std.
+
+    Attributes
+    ----------
+    quantiles : levels, for q05 and its like.
+    intervals : coverages, for lower90, upper90 and their like.
+    keep : columns that are copied.
+    init_score : the column of the margin that each row starts from, which is not written.
+    """
+
+    quantiles: ArrayLike = ()
+    intervals: ArrayLike = ()
+    keep: tuple[str, ...] = ()
+    init_score: str | None = None
+
+    def __post_init__(self) -> None:
+        clash = {"mean", "std", *level_names(self.quantiles), *interval_names(self.intervals)}.intersection(self.keep)
+        if clash:
+            raise ValueError(f"keep has {sorted(clash)[0]!r}, which is the name of a column that is written")
+
+
+def write_distributions(
+    model: Predictor, X: Any, target: str | os.PathLike[str] | BinaryIO, columns: Columns, *, csv: bool, progress: bool
+) -> int:
+    """Write a file, which appears when it is complete, or to an open stream; returns the number of rows.
+
+    See `ProbabilisticModel.predict_parquet`.
+    """
+    import_dataset()
+    if isinstance(target, (str, os.PathLike)):
+        check_place(target)
+    written = 0
+    with ExitStack() as stack:
+        advance = stack.enter_context(progress_bar(None, "rows", progress))
+        stream = stack.enter_context(_whole_file(target)) if isinstance(target, (str, os.PathLike)) else target
+        write = None
+        for part in _tables(model, X, columns):
+            write = write or stack.enter_context((_csv_writer if csv else _parquet_writer)(stream, part.schema))
+            write(part)
+            written += len(part)
+            advance(len(part))
+        if not written:
+            raise ValueError("X has no rows")
+    return written
+
+
+def _tables(model: Predictor, X: Any, columns: Columns) -> Iterator[Any]:
+    import pyarrow as pa
+
+    source, init_score = X if is_stream(X) or is_files(X) else iter([X]), columns.init_score
+    numbers = () if init_score is None else (init_score,)
+    for batch, table in unlabelled_stream(source, model.forest.features, columns.keep, numbers):
+        with naming(batch.name):
+            found = {name: _as_arrow(pa, table, name) for name in columns.keep}
+            start = None if init_score is None else _as_arrow(pa, table, init_score)
+            distribution = model.predict_dist(batch.X, init_score=start)
+        yield pa.table(found | summary(distribution, columns.quantiles, columns.intervals))
+
+
+@contextmanager
+def _whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file beside the one at `path`, which takes its place at the end, or is removed after an error."""
+    target = Path(os.path.realpath(path))  # a link stays one
+    unfinished = target.with_name(f".{target.name[:100]}.{os.getpid()}")
+    try:
+        with unfinished.open("wb") as stream:
+            yield stream
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _parquet_writer(stream: BinaryIO, schema: Any) -> Iterator[Callable[[Any], None]]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(stream, schema) as writer:
+        yield writer.write_table
+
+
+@contextmanager
+def _csv_writer(stream: BinaryIO, schema: Any) -> Iterator[Callable[[Any], None]]:
+    """CSV in which every float comes back to the bit, with quotes only in parts that need them."""
+    header = io.StringIO()
+    csv_module.writer(header, lineterminator="\n").writerow(schema.names)
+    stream.write(header.getvalue().encode())
+    yield lambda table: _write_csv(table, stream)
+
+
+def _write_csv(table: Any, stream: BinaryIO) -> None:
+    import pyarrow as pa
+    from pyarrow.csv import WriteOptions, write_csv
+
+    for quotes in ("none", "needed"):
+        text = io.BytesIO()
+        try:
+            write_csv(table, text, WriteOptions(include_header=False, quoting_style=quotes))
+            break
+        except pa.ArrowInvalid as error:
+            if quotes == "needed":
+                raise ValueError(f"a column to keep cannot be written as CSV: {error}") from error
+    stream.write(text.getbuffer())
+
+
+def _as_arrow(pa: Any, table: Any, name: str) -> Any:
+    if name not in columns_of(table):
+        raise ValueError(no_column(name, columns_of(table)))
+    column = table[name]
+    return column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column.to_numpy())

@@ -1,0 +1,267 @@
+"""Data frames as rows: pandas, polars and PyArrow, with names to check and categories to encode."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..forest import Features
+from .rows import Rows, check_count
+
+
+class Frame(Rows):
+    """A data frame: named columns, some of them categorical."""
+
+    def __init__(self, frame: Any, features: Features):
+        super().__init__(features)
+        check_names([str(name) for name in self._names(frame)], features)
+        self.frame, self.n = frame, len(frame)
+        categorical = [j for j in range(features.count) if self._is_categorical(j)]
+        self.codes = {j: _code_of(values) for j, values in self._category_values(categorical).items()}
+        self.coded = [j for j in categorical if j in features.code_columns]
+        for j in range(features.count):
+            if j not in categorical and not self._is_numeric(j):
+                raise ValueError(
+                    f"column {self._name(j)!r} has type {self._type(j)}; make it numeric or categorical, as in training"
+                )
+
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        wanted = range(self.features.count) if columns is None else columns.tolist()
+        # one column after the other is written, so they should be contiguous
+        out = np.empty((hi - lo, len(wanted)), np.float64, order="F")
+        for i, j in enumerate(wanted):
+            if j in self.codes:
+                values, index = self._dictionary(j, lo, hi)
+                out[:, i] = _encode(values, index, self.codes[j], self._name(j), self.features)
+            elif j in self.coded:
+                codes = self._dictionary(j, lo, hi)[1]
+                out[:, i] = np.where(codes < 0, np.nan, codes)
+            else:
+                out[:, i] = self._numbers(j, lo, hi)
+        return out
+
+    def own_codes(self) -> Iterator[tuple[str, int, Any]]:
+        """(column, code, value) of the categories whose values the model has not stored."""
+        for j in self.coded:
+            values = self._dictionary(j, 0, self.n)[0]
+            yield from ((self._name(j), code, value) for code, value in enumerate(values) if value is not None)
+
+    def _category_values(self, columns: list[int]) -> dict[int, Sequence[Any]]:
+        """Column -> the training categories, for the frame's categorical columns."""
+        known, where = self.features.categories, self.features.category_columns
+        if where is None:
+            if len(columns) != len(known):
+                raise ValueError(
+                    f"X has {len(columns)} categorical columns ({self._list(columns)}), the model was trained with "
+                    f"{len(known)}; give the columns the dtypes that they had in training"
+                )
+            return dict(zip(columns, known, strict=True))
+        lost = [j for j in where if j not in columns]
+        if lost:
+            raise ValueError(
+                f"column {self._list(lost)} was categorical in training and is not in X; give it dtype 'category'"
+            )
+        extra = [j for j in columns if j not in where and j not in self.features.code_columns]
+        if extra:
+            raise ValueError(f"column {self._list(extra)} is categorical in X and was not in training")
+        return dict(zip(where, known, strict=True))
+
+    def _list(self, columns: list[int]) -> str:
+        return ", ".join(repr(self._name(j)) for j in columns) or "none"
+
+    @staticmethod
+    @abstractmethod
+    def _names(frame: Any) -> Sequence[Any]: ...
+
+    @abstractmethod
+    def _name(self, j: int) -> str: ...
+
+    @abstractmethod
+    def _is_categorical(self, j: int) -> bool: ...
+
+    @abstractmethod
+    def _is_numeric(self, j: int) -> bool: ...
+
+    @abstractmethod
+    def _type(self, j: int) -> Any: ...
+
+    @abstractmethod
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+        """A categorical column as its distinct values and, per row, which one it is (-1 or NaN for none)."""
+
+    @abstractmethod
+    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+        """A numeric column."""
+
+
+class PandasRows(Frame):
+    @staticmethod
+    def _names(frame: Any) -> Sequence[Any]:
+        return list(frame.columns)
+
+    def _name(self, j: int) -> str:
+        return str(self.frame.columns[j])
+
+    def _type(self, j: int) -> Any:
+        return self.frame.dtypes.iloc[j]
+
+    def _is_categorical(self, j: int) -> bool:
+        return type(self._type(j)).__name__ == "CategoricalDtype"
+
+    def _is_numeric(self, j: int) -> bool:
+        return getattr(self._type(j), "kind", "O") in "fiub"
+
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+        column = self.frame.iloc[lo:hi, j].cat
+        return column.categories.tolist(), column.codes.to_numpy()
+
+    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+        return self.frame.iloc[lo:hi, j].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+class PolarsRows(Frame):
+    @staticmethod
+    def _names(frame: Any) -> Sequence[Any]:
+        return frame.columns
+
+    def _name(self, j: int) -> str:
+        return self.frame.columns[j]
+
+    def _type(self, j: int) -> Any:
+        return self.frame.dtypes[j]
+
+    def _is_categorical(self, j: int) -> bool:
+        return type(self._type(j)).__name__ in ("Categorical", "Enum")
+
+    def _is_numeric(self, j: int) -> bool:
+        return self._type(j).is_numeric() or str(self._type(j)) == "Boolean"
+
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+        column = self.frame.to_series(j).slice(lo, hi - lo)
+        values = column.drop_nulls().unique()
+        known = values.to_physical().to_numpy()
+        by_code: list[Any] = [None] * (int(known.max()) + 1 if len(known) else 0)
+        for code, value in zip(known, values.to_list(), strict=True):
+            by_code[code] = value
+        return by_code, column.to_physical().cast(sys.modules["polars"].Float64).to_numpy()
+
+    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+        # through float64, so that a null in a column of integers or booleans is a NaN
+        return self.frame.to_series(j).slice(lo, hi - lo).cast(sys.modules["polars"].Float64).to_numpy()
+
+
+class ArrowRows(Frame):
+    def __init__(self, frame: Any, features: Features):
+        if not hasattr(frame, "combine_chunks"):
+            frame = sys.modules["pyarrow"].Table.from_batches([frame])
+        super().__init__(frame, features)
+
+    @staticmethod
+    def _names(frame: Any) -> Sequence[Any]:
+        return frame.column_names
+
+    def _name(self, j: int) -> str:
+        return self.frame.column_names[j]
+
+    def _type(self, j: int) -> Any:
+        return self.frame.schema.field(j).type
+
+    def _is_categorical(self, j: int) -> bool:
+        return bool(sys.modules["pyarrow"].types.is_dictionary(self._type(j)))
+
+    def _is_numeric(self, j: int) -> bool:
+        types, kind = sys.modules["pyarrow"].types, self._type(j)
+        tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+        return any(test(kind) for test in tests)
+
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+        column = self.frame.column(j).slice(lo, hi - lo).unify_dictionaries().combine_chunks()
+        if hasattr(column, "num_chunks"):
+            column = column.chunk(0)
+        return column.dictionary.to_pylist(), column.indices.cast("float64").to_numpy(zero_copy_only=False)
+
+    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+        return self.frame.column(j).slice(lo, hi - lo).cast("float64", safe=False).to_numpy()
+
+
+def _is_a(package: str, *names: str) -> Any:
+    """A test for objects of a package that may not be installed: asks only if something has imported it."""
+
+    def test(X: Any) -> bool:
+        module = sys.modules.get(package)
+        return module is not None and isinstance(X, tuple(getattr(module, name) for name in names))
+
+    return test
+
+
+FRAMES = (
+    (_is_a("pandas", "DataFrame"), PandasRows),
+    (_is_a("polars", "DataFrame"), PolarsRows),
+    (_is_a("pyarrow", "Table", "RecordBatch"), ArrowRows),
+)
+
+
+def columns_of(frame: Any) -> list[str]:
+    """Names of a frame's columns."""
+    names = getattr(frame, "column_names", None)
+    return [str(name) for name in (frame.columns if names is None else names)]
+
+
+def check_names(names: list[str], features: Features) -> None:
+    """Refuse a frame whose columns are not the model's."""
+    _check_count_named(names, features)
+    if features.names is None:
+        return
+    # LightGBM stores blanks as underscores
+    given = [name.replace(" ", "_") for name in names]
+    expected = [name.replace(" ", "_") for name in features.names]
+    if given == expected:
+        return
+    if sorted(given) == sorted(expected):
+        raise ValueError("X has the model's columns in another order; give X[list(model.forest.features.names)]")
+    _raise_names(names, features)
+
+
+def _check_count_named(names: list[str], features: Features) -> None:
+    if len(names) != features.count:
+        if features.names is not None:
+            _raise_names(names, features)
+        check_count(len(names), features)
+
+
+def _raise_names(names: list[str], features: Features) -> None:
+    expected = features.names or ()
+    lost = [name for name in expected if name not in names][:5]
+    extra = [name for name in names if name not in expected][:5]
+    raise ValueError(
+        f"X has {len(names)} columns, the model was trained on {features.count}, and names differ: "
+        f"missing {lost or 'none'}, unknown {extra or 'none'}"
+    )
+
+
+def _code_of(values: Sequence[Any]) -> dict[Any, int]:
+    return {value: code for code, value in enumerate(values)}
+
+
+def _encode(
+    values: Sequence[Any], index: NDArray[Any], code_of: dict[Any, int], name: str, features: Features
+) -> NDArray[np.float64]:
+    """Rows of a categorical column -> the codes of training; NaN where there is no value."""
+    codes = np.array([*(code_of.get(value, -2) for value in values), np.nan])
+    index = np.where(np.isnan(index) | (index < 0), len(values), index).astype(np.int64)
+    out: NDArray[np.float64] = codes[index]
+    unseen = out == -2
+    if unseen.any():
+        if not features.unseen_is_missing:
+            shown = sorted({str(values[k]) for k in np.unique(index[unseen])})[:5]
+            raise ValueError(
+                f"column {name!r} holds categories that training did not see: {', '.join(shown)}; "
+                f"map them to known ones or to missing"
+            )
+        out[unseen] = np.nan
+    return out

@@ -1,0 +1,198 @@
+"""Rows: any table that users have, read a block at a time as a matrix of floats.
+
+A block of a float matrix is a view. Frames, Arrow tables and sparse matrices are converted block by block, so the
+whole table is never copied.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..forest import Features
+
+# Size of a converted block, in numbers; few enough to stay in the outer cache.
+_BLOCK_NUMBERS = 1 << 19
+
+
+class Rows(ABC):
+    """A table of `n` rows that fits a model's features."""
+
+    n: int
+
+    def __init__(self, features: Features):
+        self.features = features
+
+    def __len__(self) -> int:
+        return self.n
+
+    def blocks(
+        self, lo: int, hi: int, columns: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        """Cut rows lo..hi into ``(begin, end, matrix)``; the matrix is `place` of the columns asked for."""
+        width = self.features.count if columns is None else len(columns)
+        # an even number of rows, for the moments' lanes (see `kernels.accumulate`)
+        size = max(2, _BLOCK_NUMBERS // max(1, width) & ~1)
+        for begin in range(lo, hi, size):
+            end = min(begin + size, hi)
+            yield begin, end, self._rounded(self.block(begin, end, columns))
+
+    def sample(self, index: NDArray[np.int64]) -> Rows:
+        """Some of the rows, by their numbers in rising order, as a matrix."""
+        parts = [block[index[(index >= lo) & (index < hi)] - lo] for lo, hi, block in self.blocks(0, self.n)]
+        return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
+
+    def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the columns asked for are in a block: side by side, if it was converted."""
+        return np.arange(len(columns))
+
+    def converted(self) -> Rows:
+        """The same rows as one matrix that needs no conversion: for many passes over them."""
+        return matrix_rows([self])
+
+    @abstractmethod
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """Rows lo..hi, all columns or those asked for, as a matrix of float32 or float64."""
+
+    def _rounded(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The block in the precision that the booster compares in, with its own missing value as NaN."""
+        if self.features.dtype.char == "f" and block.dtype.char != "f":
+            with np.errstate(over="ignore"):
+                block = block.astype(np.float32)
+        if not math.isnan(self.features.missing):
+            block = np.where(block == self.features.missing, block.dtype.type(np.nan), block)
+        return block
+
+
+def read_rows(X: Any, features: Features) -> Rows:
+    """Check a table against what the model expects, and make it readable."""
+    if isinstance(X, Rows):
+        return X
+    if X is None:
+        raise TypeError("X is None; give a table")
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and len(X):  # the short way for single rows
+        return _Matrix(X, features)
+    from .frames import FRAMES
+
+    reader = next((reader for is_kind, reader in FRAMES if is_kind(X)), None)
+    rows: Rows
+    if reader is not None:
+        rows = reader(X, features)
+    elif hasattr(X, "tocsr"):
+        rows = _Sparse(X, features)
+    else:
+        rows = _Matrix(_as_matrix(X), features)
+    if len(rows) == 0:
+        raise ValueError("X has no rows")
+    return rows
+
+
+class _Matrix(Rows):
+    """NumPy arrays of any order and strides, and whatever turns into one."""
+
+    def __init__(self, X: NDArray[Any], features: Features):
+        super().__init__(features)
+        if X.ndim != 2:
+            hint = "; for one row give X.reshape(1, -1)" if X.ndim == 1 else ""
+            raise ValueError(f"X must have two dimensions, it has {X.ndim}{hint}")
+        check_count(X.shape[1], features)
+        self.X, self.n = X, X.shape[0]
+        readable = "f" if features.dtype.char == "f" else "fd"
+        self.is_view = X.dtype.char in readable and X.dtype.isnative and math.isnan(features.missing)
+
+    def blocks(
+        self, lo: int, hi: int, columns: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        if self.is_view:  # nothing is converted, so nothing need be cut
+            return iter(((lo, hi, self.X[lo:hi]),))
+        return super().blocks(lo, hi, columns)
+
+    def converted(self) -> Rows:
+        return self if self.is_view else super().converted()
+
+    def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        return columns if self.is_view else super().place(columns)
+
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        block = self.X[lo:hi]
+        if columns is not None:
+            block = block[:, columns]
+        if block.dtype.kind != "f" or block.dtype.itemsize < 4:
+            return block.astype(self.features.integers)
+        return block if block.dtype in (np.float32, np.float64) and block.dtype.isnative else block.astype(np.float64)
+
+
+def matrix_rows(parts: Sequence[Rows]) -> Rows:
+    """One table of the rows of several, which need no conversion (see `Rows.converted`)."""
+    blocks = [block for part in parts for _, _, block in part.blocks(0, len(part))]
+    return _Matrix(np.concatenate(blocks), replace(parts[0].features, missing=np.nan))
+
+
+class _Sparse(Rows):
+    """SciPy sparse matrices and arrays."""
+
+    def __init__(self, X: Any, features: Features):
+        super().__init__(features)
+        if len(X.shape) != 2:
+            raise ValueError(f"X must have two dimensions, it has {len(X.shape)}")
+        check_count(X.shape[1], features)
+        X = X.tocsr()
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        self.X, self.n = X, X.shape[0]
+
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        X, width = self.X, self.features.count
+        begin, end = X.indptr[lo], X.indptr[hi]
+        row = np.repeat(np.arange(hi - lo), np.diff(X.indptr[lo : hi + 1]))
+        column, data = X.indices[begin:end], X.data[begin:end]
+        if columns is not None:
+            to = np.full(width, -1)
+            to[columns], width = np.arange(len(columns)), len(columns)
+            kept = to[column] >= 0
+            row, column, data = row[kept], to[column[kept]], data[kept]
+        out = np.full((hi - lo, width), self.features.absent, np.float64 if X.dtype == np.float64 else np.float32)
+        out[row, column] = data
+        return out
+
+
+def some_rows(n: int, most: int) -> NDArray[np.int64]:
+    """Numbers of all of n rows, or of `most` of them drawn by chance, the same every time; in rising order."""
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+
+
+def table_length(X: Any) -> int:
+    """Rows of anything that may be a table; -1 for what is none."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape else len(X) if hasattr(X, "__len__") else -1
+
+
+def _as_matrix(X: Any) -> NDArray[Any]:
+    if hasattr(X, "detach"):  # a torch tensor, perhaps one that keeps gradients
+        X = X.detach()
+    try:
+        if np.ma.isMaskedArray(X):
+            raise TypeError("fill the masked array, with NaN for what is missing")
+        matrix = np.asarray(X)
+        if matrix.dtype.kind == "O" and not any(isinstance(value, str) for value in matrix.flat):
+            matrix = matrix.astype(np.float64)
+        if matrix.dtype.kind not in "fiub":
+            raise TypeError(f"its type is {matrix.dtype}")
+        return matrix
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"cannot read X of type {type(X).__name__} as a numeric table ({error}); give a NumPy array, a pandas or "
+            f"polars DataFrame, a PyArrow table or a SciPy sparse matrix"
+        ) from error
+
+
+def check_count(columns: int, features: Features) -> None:
+    if columns != features.count:
+        raise ValueError(f"X has {columns} columns, the model was trained on {features.count}")
