@@ -1,4 +1,4 @@
-"""One tree's part of a boosted log-variance: its leaves' steps, and the rows after them (see `pgbm_plugin.scale`)."""
+"""One tree's part of a boosted log-variance (`pgbm_plugin.tuning.scale`): its leaves' steps, and rows after them."""
 
 from __future__ import annotations
 

@@ -95,13 +95,7 @@ def wrap(
     kept = embedded(booster, forest) if X is None and y is None else None
     if kept is not None:
         besides.refuse_with_moments()
-        if mean != kept.mean:
-            raise ValueError(f"the embedded model has mean={kept.mean!r}: call wrap(booster, mean={kept.mean!r})")
-        if variance not in ("pgbm", kept.variance):
-            raise ValueError(
-                f"the embedded model has variance={kept.variance!r}: leave variance out and tune it, "
-                f"model.tune(X_val, y_val, variance={variance!r}), or wrap the booster with its rows"
-            )
+        _check_embedded(kept, mean, variance)
         kept.device, kept.n_jobs = device, n_jobs
         return _warned(kept)
     if variance == "boosted" and (isinstance(X, LeafMoments) or is_elsewhere(X, besides)):
@@ -116,19 +110,21 @@ def wrap(
     found = training_data(booster, X, y, sample_weight, init_score)
     plain = objective is not None and not isinstance(objective, TorchObjective)
     data = read_labelled(found, forest, device, custom=plain, explicit=sample_weight is not None)
-
     candidates = [with_objective(spec, known, data) for known in _objectives(booster, spec, objective, data.y)]
-    tried = []
-    for candidate in candidates:
-        tried.append(_certified(forest, candidate, data, n_jobs, progress))
-        if tried[-1][2].status == "certified":
-            break
-    spec, moments, certificate = tried[-1] if tried[-1][2].status == "certified" else tried[0]
-    if spec.objective is not None and spec.objective.diagonal is not None:
-        steps = replace(spec.objective, gradients=spec.objective.diagonal)
-        moments = leaf_moments(forest, replace(spec, objective=steps), data, n_jobs=n_jobs, progress=progress)
+    spec, moments, certificate = _first_certified(forest, candidates, data, n_jobs, progress)
     rows = None if variance == "pgbm" else data
     return _model(forest, spec, moments, certificate, mean, variance, rows, device, n_jobs)
+
+
+def _check_embedded(kept: ProbabilisticModel, mean: str, variance: Variance) -> None:
+    """What was embedded is what was asked for."""
+    if mean != kept.mean:
+        raise ValueError(f"the embedded model has mean={kept.mean!r}: call wrap(booster, mean={kept.mean!r})")
+    if variance not in ("pgbm", kept.variance):
+        raise ValueError(
+            f"the embedded model has variance={kept.variance!r}: leave variance out and tune it, "
+            f"model.tune(X_val, y_val, variance={variance!r}), or wrap the booster with its rows"
+        )
 
 
 def _model(
@@ -166,6 +162,22 @@ def _warned(model: ProbabilisticModel, stacklevel: int = 3) -> ProbabilisticMode
     if model.certificate.status != "certified":
         warnings.warn(f"not certified: {model.certificate}", UserWarning, stacklevel=stacklevel)
     return model
+
+
+def _first_certified(
+    forest: Forest, candidates: Sequence[TrainingSpec], data: LabelledRows, n_jobs: int | None, progress: bool
+) -> tuple[TrainingSpec, LeafMoments, Certificate]:
+    """Of the first spec that the rows certify, or the first of all; with the exact diagonal if steps had another."""
+    tried = []
+    for candidate in candidates:
+        tried.append(_certified(forest, candidate, data, n_jobs, progress))
+        if tried[-1][2].status == "certified":
+            break
+    spec, moments, certificate = tried[-1] if tried[-1][2].status == "certified" else tried[0]
+    if spec.objective is not None and spec.objective.diagonal is not None:
+        steps = replace(spec.objective, gradients=spec.objective.diagonal)
+        moments = leaf_moments(forest, replace(spec, objective=steps), data, n_jobs=n_jobs, progress=progress)
+    return spec, moments, certificate
 
 
 def _certified(
