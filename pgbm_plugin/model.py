@@ -17,7 +17,7 @@ from .response import Margins
 from .settings import Settings, digest
 from .tables.columns import read_column
 from .tables.rows import Rows
-from .tuning.heldout import held_out_labels
+from .tuning.heldout import check_centred, held_out_labels
 
 if TYPE_CHECKING:
     from .tuning.result import TuneResult
@@ -229,7 +229,9 @@ class ProbabilisticModel(Predictor):
         rows, _ = self._read(X, init_score, device)
         known = self.forest, self.spec, self.moments, self.certificate
         label = held_out_labels(name, y_name, y, rows, at_least, *known)
-        return rows, label, self._margins(X, self.rho, init_score, device, recursion=recursion)
+        margins_ = self._margins(X, self.rho, init_score, device, recursion=recursion)
+        check_centred(name, label, margins_.prediction)
+        return rows, label, margins_
 
     def __repr__(self) -> str:
         objective = self.spec.objective.name if self.spec.objective else "custom"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lightgbm as lgb
 import numpy as np
 import pytest
 from test_tune import FEW, SCORES, booster, heteroscedastic, model, rows, train
@@ -21,6 +22,22 @@ def test_training_rows_warn_once(model):
 
 def test_held_out_rows_do_not_warn(model):
     model.tune(*heteroscedastic(1200, 5), **FEW)  # as many as there were in training
+
+
+@pytest.mark.parametrize("method", ["tune", "conformalize"])
+def test_a_forgotten_start_warns(method, rows):
+    """Also labels in another unit: a spread around the wrong place is of no use, and nothing else would tell."""
+    X, y = heteroscedastic(1200, 0)
+    start = np.full(len(y), 40.0)
+    params = {"num_leaves": 8, "num_threads": 1, "verbose": -1}
+    model = wrap(lgb.train(params, lgb.Dataset(X, y + 40.0, init_score=start), 20), X, y + 40.0, init_score=start)
+    given = FEW if method == "tune" else {}
+    X_val, y_val = rows[0], rows[1] + 40.0
+    with pytest.warns(UserWarning, match=rf"that {method} got are \+\d.* off .* init_score") as seen:
+        getattr(model, method)(X_val, y_val, **given)
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
+    getattr(model, method)(X_val, y_val, init_score=np.full(len(y_val), 40.0), **given)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])

@@ -1,4 +1,4 @@
-"""Held-out rows: their labels, and whether they are held out at all."""
+"""Held-out rows: their labels, and whether they are held out, and meant for this model, at all."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from ..propagate import are_wrapped_rows
 from ..tables.columns import read_column
 from ..tables.rows import Rows
 from ..training import TrainingSpec
+
+_ENOUGH = 20
+"""Fewer rows may be off by chance."""
 
 
 def held_out_labels(
@@ -43,3 +46,17 @@ def held_out_labels(
             stacklevel=4,
         )
     return label
+
+
+def check_centred(name: str, y: NDArray[np.float64], prediction: NDArray[np.float64]) -> None:
+    """Warns where outcomes are off by more than they scatter: a spread around the wrong place is of no use."""
+    residual = y - prediction
+    off, scatter = float(residual.mean()), float(residual.std())
+    if abs(off) > max(scatter, 1e-6 * float(np.abs(y).max())) and len(y) >= _ENOUGH:
+        warnings.warn(
+            f"the {len(y)} outcomes that {name} got are {off:+.3g} off the predictions on average, and scatter by "
+            f"{scatter:.3g} only: are they in the unit of training, and had training an init_score (base_margin)? Then "
+            f"give init_score=",
+            UserWarning,
+            stacklevel=4,
+        )
