@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import lightgbm as lgb
 import numpy as np
 import pytest
@@ -97,6 +99,9 @@ def test_table_and_words(model, rows):
         assert word in text
     assert len(text) < 3000
     assert "500" in repr(result)
+    assert "edge" not in text
+    edge = replace(result, candidates=(replace(result.best, rho=float(result.rho[-1])), *result.candidates[1:]))
+    assert "at the edge of the search: rho\n" in f"{edge}\n"
     assert len(repr(result)) < 3000  # for people, not for printing arrays of thousands
 
 

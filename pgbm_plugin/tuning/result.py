@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..calibration import Calibration
+from ..calibration import MAX_B, Calibration
 
 Array = NDArray[np.float64]
 
@@ -92,6 +92,9 @@ class TuneResult:
             ("(paper's default)", self.before),
         ):
             lines.append(f"  {label:17} {row.score:11.6g}  {row.rho:8.4f}  {row.calibration}")
+        edges = {"rho": len(self.rho) > 1 and self.best.rho in self.rho[[0, -1]], "b": self.best.calibration.b == MAX_B}
+        if any(edges.values()):
+            lines.append(f"  at the edge of the search: {', '.join(name for name, at in edges.items() if at)}")
         for reason in dict.fromkeys(self.failed.values()):
             names = [name for name, why in self.failed.items() if why == reason]
             lines.append(f"  left out: {', '.join(names)}: {reason}")
