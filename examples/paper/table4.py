@@ -1,7 +1,7 @@
 """Table 4: one store of the M5 competition, squared error of items against a loss that also sees their sums.
 
-python -m examples.paper.table4 --data DIR [--seeds 3] [--windows 4] [--losses mse,wmse-rowsum] [--threads 2]
-    [--out DIR] [--quick]
+python -m examples.paper.table4 --data DIR [--seeds 3] [--windows 4] [--losses mse,wmse-rowsum] [--jobs 2]
+    [--threads 1] [--out DIR] [--quick]
 
 Protocol of the paper: rows from 2014 on; 28 days choose the number of trees by the RMSE of items, a model of all days
 before the test is tested on the next 28; 64 leaves, a step of 0.1, lambda 1, 70 % of rows and features a tree, 1,024
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for seed in range(1, seeds + 1)
         for loss in losses
     ]
-    records = complete(NAME, keys, compute, given.out, 1, path, trees, given.threads)
+    records = complete(NAME, keys, compute, given.out, given.jobs, path, trees, given.threads)
     found = columns(records)
     write(NAME, markdown(found), {"scores": found, "paper": TABLE_4}, records, given.out)
     if given.out is not None:
