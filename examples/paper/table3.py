@@ -62,11 +62,11 @@ class Size:
 
 
 SIZES = {
-    "wine-red": Size(1_599, 11),
-    "naval": Size(11_934, 14, quantile_trees=500),
-    "protein": Size(45_730, 9, quantile_trees=200, ngboost_trees=50),
-    "msd": Size(515_345, 90, 0.1, 515_345, 500, 50, 10),
-    "higgs": Size(10_500_000, 28, 0.1, 2_000_000, 200, 20, 3),
+    "wine-red": Size(1_599, 11, ngboost_trees=ROUNDS),
+    "naval": Size(11_934, 14, ngboost_trees=500),
+    "protein": Size(45_730, 9, ngboost_trees=200),
+    "msd": Size(515_345, 90, 0.1, 515_345, ROUNDS, 200, 20),
+    "higgs": Size(10_500_000, 28, 0.1, 2_000_000, 500, 50, 5),
 }
 QUICK = {
     "wine-red": Size(1_599, 11, run=300, trees=40, quantile_trees=10, ngboost_trees=3),
