@@ -189,7 +189,9 @@ def markdown(found: dict[str, dict[str, tuple[float, bool]]]) -> str:
 
 
 def _cell(mark: str, value: float | None) -> str:
-    return "" if value is None else f"{mark}{value:.3g}"
+    if value is None:
+        return ""
+    return mark + (f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}")
 
 
 def draw(found: dict[str, dict[str, tuple[float, bool]]], out: Path) -> None:
