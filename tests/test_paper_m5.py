@@ -178,3 +178,11 @@ def test_a_start_and_its_loss_reach_the_forecast(items):
         assert found["rmse"]["item"] < 0.95 * items.y.std()
         daily = np.bincount(items.day - items.day[0], items.y)
         assert found["rmse"]["total"] < daily.std()
+
+
+def test_ratios_are_of_the_same_window():
+    def scores(*totals):
+        return [{"window": window, "rmse": {"total": value}} for window, value in totals]
+
+    ours, base = scores((0, 1.0), (0, 3.0), (1, 6.0), (2, 1.0)), scores((0, 4.0), (1, 2.0), (1, 4.0))
+    assert table4.relative(ours, base, "rmse", "total") == {0: 0.5, 1: 2.0}

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -117,6 +118,18 @@ def table(lines: Sequence[Mapping[str, str]]) -> str:
     head = list(lines[0])
     rows = [head, ["---"] * len(head), *([line[key] for key in head] for line in lines)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def number(value: float) -> str:
+    """Three digits, and no exponent for large ones."""
+    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:#.3g}"
+
+
+def mean_and_sd(values: Sequence[float]) -> str:
+    if len(values) == 1:
+        return number(values[0])
+    sd = statistics.stdev(values)
+    return f"{number(statistics.fmean(values))} ± {f'{sd:,.0f}' if sd >= 10.0 else f'{sd:.2g}'}"
 
 
 def figure(lines: int, columns: int, width: float, height: float) -> tuple[Any, Any]:

@@ -25,7 +25,7 @@ from benchmarks.accuracy.__main__ import chosen
 from pgbm_plugin import wrap
 
 from .published import TABLE_7
-from .results import Key, Record, complete, digest, figure, options, save, table, write
+from .results import Key, Record, complete, digest, figure, number, options, save, table, write
 from .uci import LIGHTGBM, ROUNDS, XGBOOST, has_ngboost, ngboost
 
 NAME = "table3"
@@ -189,9 +189,7 @@ def markdown(found: dict[str, dict[str, tuple[float, bool]]]) -> str:
 
 
 def _cell(mark: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    return mark + (f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}")
+    return "" if value is None else mark + number(value)
 
 
 def draw(found: dict[str, dict[str, tuple[float, bool]]], out: Path) -> None:

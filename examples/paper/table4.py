@@ -33,7 +33,7 @@ from pgbm_plugin.scores import coverage, crps_ensemble
 
 from .m5 import FIRST, MONTH, Rows, made_up_store, read_store, rows
 from .published import TABLE_4
-from .results import Key, Record, complete, digest, figure, options, save, table, write
+from .results import Key, Record, complete, digest, figure, mean_and_sd, number, options, save, table, write
 from .uci import SAMPLES, rmse
 
 NAME = "table4"
@@ -59,6 +59,7 @@ LOSSES = {
 }
 """The last is the model of the one before it with another variance."""
 LEVELS = ("item", "department", "category", "total")
+METRICS = {"rmse": "RMSE", "crps": "CRPS, samples as drawn", "crps_clamped": "CRPS, clamped at 0"}
 
 
 def squared(pred: Any, true: Any) -> Any:
@@ -185,20 +186,18 @@ def markdown(found: dict[str, list[Record]]) -> str:
     for title, wanted in (("The paper's window", [0]), ("Earlier windows", None)):
         here = {loss: [s for s in all_ if (s["window"] == 0) == (wanted is not None)] for loss, all_ in found.items()}
         here = {loss: list_ for loss, list_ in here.items() if list_}
-        for metric, name in (
-            ("rmse", "RMSE"),
-            ("crps", "CRPS, samples as drawn"),
-            ("crps_clamped", "CRPS, clamped at 0"),
-        ):
+        for metric, name in METRICS.items():
             lines = [_line(loss, scores, metric) for loss, scores in here.items()]
             if wanted is not None and metric != "crps":
                 for k, objective in enumerate(("MSE", "wMSE")):
-                    line = {"loss": f"paper: PGBM, {objective}", "fits": "1", "trees": ""}
-                    lines.append(
-                        line | {level: f"{TABLE_4[level][metric.partition('_')[0]][k]:.3g}" for level in LEVELS}
-                    )
+                    values = {level: number(TABLE_4[level][metric.partition("_")[0]][k]) for level in LEVELS}
+                    lines.append({"loss": f"paper: PGBM, {objective}", "fits": "1", "trees": "", **values})
             if lines:
                 parts += [f"**{title}: {name}**, mean ± sd over fits", table(lines)]
+    if "mse" in found:
+        for metric in ("rmse", "crps"):
+            title = f"**Total of a day: {METRICS[metric]}**, over that of MSE in the same window"
+            parts += [title, _by_window(found, metric)]
     spread = [
         {
             "loss": LOSSES[loss],
@@ -212,29 +211,47 @@ def markdown(found: dict[str, list[Record]]) -> str:
 
 
 def _line(loss: str, scores: Sequence[Record], metric: str) -> dict[str, str]:
-    trees = [s["trees"] for s in scores]
-    line = {"loss": LOSSES[loss], "fits": str(len(scores)), "trees": f"{min(trees)} to {max(trees)}"}
-    for level in LEVELS:
-        values = [s[metric][level] for s in scores]
-        line[level] = f"{np.mean(values):.4g}" + (f" ± {np.std(values, ddof=1):.2g}" if len(values) > 1 else "")
-    return line
+    counts = [s["trees"] for s in scores]
+    trees = " to ".join(map(str, sorted({min(counts), max(counts)})))
+    values = {level: mean_and_sd([s[metric][level] for s in scores]) for level in LEVELS}
+    return {"loss": LOSSES[loss], "fits": str(len(scores)), "trees": trees, **values}
+
+
+def relative(scores: Sequence[Record], base: Sequence[Record], metric: str, level: str) -> dict[int, float]:
+    """window -> mean over seeds, over that of `base` in the same window."""
+    means = [
+        {window: np.mean([s[metric][level] for s in all_ if s["window"] == window]) for window in _windows(all_)}
+        for all_ in (scores, base)
+    ]
+    return {window: float(means[0][window] / means[1][window]) for window in means[0] if window in means[1]}
+
+
+def _windows(scores: Sequence[Record]) -> list[int]:
+    return sorted({s["window"] for s in scores})
+
+
+def _by_window(found: dict[str, list[Record]], metric: str) -> str:
+    lines = []
+    for loss, scores in found.items():
+        ratios = relative(scores, found["mse"], metric, "total")
+        cells = {f"window {w}": f"{ratios[w]:.2f}" if w in ratios else "" for w in _windows(found["mse"])}
+        lines.append({"loss": LOSSES[loss], **cells})
+    return table(lines)
 
 
 def draw(found: dict[str, list[Record]], out: Path) -> None:
-    """Scores over the mean of those of MSE in the same window, of all fits: a panel a metric."""
+    """Scores over those of MSE in the same window, mean of all windows: a panel a metric."""
     drawing, panels = figure(1, 3, 4.5, 3.5)
-    for panel, metric in zip(panels[0], ("rmse", "crps", "crps_clamped"), strict=True):
-        values = {loss: [(s["window"], [s[metric][v] for v in LEVELS]) for s in all_] for loss, all_ in found.items()}
-        base = {w: np.mean([v for u, v in values["mse"] if u == w], axis=0) for w, _ in values.get("mse", [])}
-        for k, loss in enumerate(found):
-            ratio = [v / base[w] for w, v in values[loss] if w in base]
-            if ratio:
+    for panel, metric in zip(panels[0], METRICS, strict=True):
+        for k, (loss, scores) in enumerate(found.items()):
+            ratios = [list(relative(scores, found.get("mse", []), metric, level).values()) for level in LEVELS]
+            if all(ratios):
                 places = np.arange(len(LEVELS)) + 0.8 * (k / len(found) - 0.5)
-                panel.bar(places, np.mean(ratio, axis=0), 0.7 / len(found), label=LOSSES[loss])
+                panel.bar(places, [np.mean(r) for r in ratios], 0.7 / len(found), label=LOSSES[loss])
         panel.set_xticks(range(len(LEVELS)), LEVELS)
         panel.axhline(1.0, color="grey", linewidth=0.8, linestyle=":")
-        panel.set(title=metric.replace("_", ", ").replace("rmse", "RMSE").replace("crps", "CRPS"))
-    panels[0, 0].set_ylabel("over MSE, mean of all fits")
+        panel.set_title(METRICS[metric])
+    panels[0, 0].set_ylabel("over MSE, mean of all windows")
     if panels[0, 0].patches:  # nothing is drawn without MSE
         panels[0, 0].legend(fontsize=6, loc="lower left")
     save(drawing, NAME, out)

@@ -21,7 +21,7 @@ from benchmarks.accuracy.sets import Split
 from pgbm_plugin.distributions import Normal
 
 from .published import TABLE_5
-from .results import Key, Record, complete, figure, save, table, write
+from .results import Key, Record, complete, figure, mean_and_sd, save, table, write
 from .uci import (
     LIGHTGBM,
     XGBOOST,
@@ -136,9 +136,7 @@ _PAPER = {"crps": ("PGBM", "NGBoost"), "crps_sampled": ("PGBM", "NGBoost"), "rms
 
 
 def cell(values: Sequence[float], splits: int) -> str:
-    sd = f" ± {np.std(values, ddof=1):.2g}" if len(values) > 1 else ""
-    fewer = f" (of {len(values)})" if len(values) < splits else ""
-    return f"{np.mean(values):#.3g}{sd}{fewer}"
+    return mean_and_sd(values) + (f" (of {len(values)})" if len(values) < splits else "")
 
 
 def apart(values: Sequence[float], paper: tuple[float, float] | None) -> str:
