@@ -137,9 +137,9 @@ def sampled(forecast: Any, test: Rows, sums: dict[str, np.ndarray]) -> tuple[dic
         positive = np.maximum(drawn, 0.0)
         items.append(crps_ensemble(test.y[here], positive) * here.sum())
         for level, group in sums.items():
-            for number in np.unique(group[here]):
-                mine = group[here] == number
-                plain[level][number], clamped[level][number] = drawn[mine].sum(axis=0), positive[mine].sum(axis=0)
+            for one in np.unique(group[here]):
+                mine = group[here] == one
+                plain[level][one], clamped[level][one] = drawn[mine].sum(axis=0), positive[mine].sum(axis=0)
     return plain, clamped, float(sum(items) / len(test))
 
 
@@ -253,7 +253,7 @@ def draw(found: dict[str, list[Record]], out: Path) -> None:
         panel.set_title(METRICS[metric])
     panels[0, 0].set_ylabel("over MSE, mean of all windows")
     if panels[0, 0].patches:  # nothing is drawn without MSE
-        panels[0, 0].legend(fontsize=6, loc="lower left")
+        drawing.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(found))
     save(drawing, NAME, out)
 
 
