@@ -193,16 +193,17 @@ def _cell(mark: str, value: float | None) -> str:
 
 
 def draw(found: dict[str, dict[str, tuple[float, bool]]], out: Path) -> None:
-    drawing, panels = figure(1, 1, 8.0, 3.5)
+    drawing, panels = figure(1, 1, 8.0, 4.0)
     panel = panels[0, 0]
     methods = [m for m in TITLES if m != "lightgbm" and all(m in line for line in found.values())]
     for k, method in enumerate(methods):
         places = np.arange(len(found)) + 0.8 * (k / len(methods) - 0.5)
         panel.bar(places, [line[method][0] / line["lightgbm"][0] for line in found.values()], 0.7 / len(methods))
     panel.set_xticks(range(len(found)), list(found))
-    panel.set(yscale="log", ylabel="processor time over that of LightGBM alone")
+    panel.set(yscale="log", ylabel="processor time over LightGBM alone")
     panel.axhline(1.0, color="grey", linewidth=0.8, linestyle=":")
-    panel.legend(["LightGBM alone", *(TITLES[m] for m in methods)], fontsize=7)
+    labels = ["LightGBM alone", *(TITLES[m] for m in methods)]
+    drawing.legend([*panel.lines, *panel.containers], labels, loc="outside lower center", ncols=3)
     save(drawing, NAME, out)
 
 
