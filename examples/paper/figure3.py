@@ -29,8 +29,10 @@ def compute(key: Key, work: Plan) -> Record:
     split = split_of(key, work)
     booster = validated_lightgbm(split, work.rounds, num_leaves=key["leaves"])
     model = wrap(booster, split.X, split.y, n_jobs=1)
-    crps = [float(np.mean(model.predict_dist(split.X_val, rho=rho).crps(split.y_val))) for rho in RHO]
-    return {"trees": booster.best_iteration, "default": model.default_rho, "crps": crps}
+    *crps, at_default = (
+        float(np.mean(model.predict_dist(split.X_val, rho=rho).crps(split.y_val))) for rho in (*RHO, model.default_rho)
+    )
+    return {"trees": booster.best_iteration, "default": model.default_rho, "crps": crps, "crps_default": at_default}
 
 
 def curves(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, Any]]:
@@ -43,10 +45,11 @@ def curves(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, Any]]:
         crps = np.array([record["crps"] for record in group])
         relative = crps / crps.min(axis=1, keepdims=True)
         best = RHO[np.argmin(crps, axis=1)]
-        at_default = [np.interp(record["default"], RHO, line) for record, line in zip(group, relative, strict=True)]
+        at_default = [record["crps_default"] / min(record["crps"]) for record in group]
         out[name] = {
             "relative": relative.mean(axis=0).tolist(),
             "best": best.tolist(),
+            "best_of_mean": float(RHO[np.argmin(relative.mean(axis=0))]),
             "default": float(np.mean([record["default"] for record in group])),
             "at_default": float(np.mean(at_default)),
             "trees": float(np.median([record["trees"] for record in group])),
@@ -64,7 +67,8 @@ def markdown(found: dict[tuple[str, int], dict[str, Any]]) -> str:
                 "leaves": str(leaves),
                 "splits": str(len(best)),
                 "trees": f"{curve['trees']:.0f}",
-                "best rho, median": f"{np.median(best):.2f}",
+                "best rho, of the mean curve": f"{curve['best_of_mean']:.2f}",
+                "median": f"{np.median(best):.2f}",
                 "least and most": f"{min(best):.2f} to {max(best):.2f}",
                 "log10(n) / 100": f"{curve['default']:.3f}",
                 "CRPS there over the least": f"{curve['at_default']:.3f}",

@@ -60,16 +60,18 @@ def compute(key: Key, work: Plan) -> Record:
 
 
 def summary(records: Sequence[Record], name: str) -> dict[str, Any]:
-    """Of a set: mean over splits of the least CRPS by family, where all splits have one; and of the test scores."""
+    """Of a set: mean over splits of the least CRPS by family, of those that have one; and of the test scores."""
     here = [record for record in records if record["key"]["set"] == name]
     least = {}
     for family in FAMILIES:
         by_split = [[crps for crps in record["validation"][family] if crps is not None] for record in here]
-        least[family] = float(np.mean([min(line) for line in by_split])) if all(by_split) else None
+        known = [min(line) for line in by_split if line]
+        least[family] = {"crps": float(np.mean(known)) if known else None, "splits": len(known)}
     test = {part: float(np.mean([record[part] for record in here])) for part in ("base", "normal", "optimal")}
     better = sum(record["optimal"] < record["base"] for record in here)
     families = Counter(record["chosen"]["family"] for record in here)
-    rho = float(np.median([record["chosen"]["rho"] for record in here]))
+    most, _ = families.most_common(1)[0]
+    rho = float(np.median([record["chosen"]["rho"] for record in here if record["chosen"]["family"] == most]))
     refused = sum(record["chosen"]["refused"] for record in here)
     return {"splits": len(here), "validation": least, **test, "better": better, "rho": rho, "refused": refused} | {
         "families": dict(families.most_common())
@@ -79,8 +81,8 @@ def summary(records: Sequence[Record], name: str) -> dict[str, Any]:
 def markdown(found: dict[str, dict[str, Any]]) -> str:
     validation, test = [], []
     for name, line in found.items():
-        known = [value for value in line["validation"].values() if value is not None]
-        cells = {f: _cell(line["validation"][f], min(known)) for f in FAMILIES}
+        complete_ = [v["crps"] for v in line["validation"].values() if v["splits"] == line["splits"]]
+        cells = {f: _cell(line["validation"][f], line["splits"], min(complete_)) for f in FAMILIES}
         validation.append({"set": name, "": "here", **cells})
         paper = TABLE_2.get(name)
         if paper is not None:
@@ -99,15 +101,17 @@ def markdown(found: dict[str, dict[str, Any]]) -> str:
                 "paper, base → optimal": f"{paper['base']:.2f} → {paper['optimal']:.2f}" if paper else "",
             }
         )
-    note = "mean over splits of the least CRPS over all rho; empty where some row has no member of the family"
+    note = "mean over splits of the least CRPS over all rho; fewer where a row of a split has no such distribution"
     parts = [f"**Validation rows**: {note}", table(validation), "**Test rows**", table(test)]
     return "\n\n".join(parts) + "\n"
 
 
-def _cell(value: float | None, least: float) -> str:
-    if value is None:
+def _cell(found: dict[str, Any], splits: int, least: float) -> str:
+    if found["crps"] is None:
         return ""
-    return f"**{number(value)}**" if value == least else number(value)
+    if found["splits"] < splits:
+        return f"{number(found['crps'])} ({found['splits']} splits)"
+    return f"**{number(found['crps'])}**" if found["crps"] == least else number(found["crps"])
 
 
 def draw(found: dict[str, dict[str, Any]], out: Any) -> None:

@@ -127,7 +127,7 @@ def wrap_cost(booster: Any, X: Any, y: Any, trees: int) -> Cost:
     return Cost(0.0, seconds, trees)
 
 
-def compute(key: Key, sizes: dict[str, Size], folder: Path | None, with_ngboost: bool) -> Record:
+def compute(key: Key, sizes: dict[str, Size], folder: Path | None) -> Record:
     """All contenders once, in turn."""
     size = sizes[key["set"]]
     X, y = load(key["set"], size, folder)
@@ -141,7 +141,7 @@ def compute(key: Key, sizes: dict[str, Size], folder: Path | None, with_ngboost:
     levels = [lightgbm_costs(X, y, size, size.quantile_trees, objective="quantile", alpha=q)[0] for q in LEVELS]
     once, boosting = (sum(getattr(cost, part) for cost in levels) for part in ("once", "boosting"))
     costs["quantiles"] = Cost(once, boosting, size.quantile_trees)
-    if with_ngboost:
+    if key["ngboost"]:
         settings = {} if size.bagging == 1.0 else {"minibatch_frac": size.bagging, "learning_rate": 0.1}
         model = ngboost(size.ngboost_trees, **settings)
         costs["ngboost"] = Cost(0.0, timed(lambda: model.fit(X, y))[0], size.ngboost_trees)
@@ -197,10 +197,13 @@ def draw(found: dict[str, dict[str, tuple[float, bool]]], out: Path) -> None:
     panel = panels[0, 0]
     methods = [m for m in TITLES if m != "lightgbm" and all(m in line for line in found.values())]
     for k, method in enumerate(methods):
-        places = np.arange(len(found)) + 0.8 * (k / len(methods) - 0.5)
-        panel.bar(places, [line[method][0] / line["lightgbm"][0] for line in found.values()], 0.7 / len(methods))
+        places = np.arange(len(found)) + 0.8 * ((k + 0.5) / len(methods) - 0.5)
+        heights = [line[method][0] / line["lightgbm"][0] for line in found.values()]
+        bars = panel.bar(places, heights, 0.7 / len(methods), edgecolor="white", linewidth=0.0)
+        for bar, line in zip(bars, found.values(), strict=True):
+            bar.set_hatch("///" if line[method][1] else "")
     panel.set_xticks(range(len(found)), list(found))
-    panel.set(yscale="log", ylabel="processor time over LightGBM alone")
+    panel.set(yscale="log", ylabel="processor time over LightGBM alone\n(hatched: extrapolated)")
     panel.axhline(1.0, color="grey", linewidth=0.8, linestyle=":")
     labels = ["LightGBM alone", *(TITLES[m] for m in methods)]
     drawing.legend([*panel.lines, *panel.containers], labels, loc="outside lower center", ncols=3)
@@ -218,9 +221,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = chosen(given.sets, tuple(sizes), "set")
     repeats = {name: 1 if given.quick or name in ("msd", "higgs") else given.repeats for name in names}
     settings = {name: digest([LIGHTGBM, XGBOOST, asdict(sizes[name])]) for name in names}
-    keys = [{"set": n, "repeat": k, "settings": settings[n]} for n in names for k in range(repeats[n])]
+    also = {"ngboost": has_ngboost()}
+    keys = [{"set": n, "repeat": k, "settings": settings[n], **also} for n in names for k in range(repeats[n])]
     folder = None if given.data is None else given.data / "uci"
-    records = complete(NAME, keys, compute, given.out, 1, sizes, folder, has_ngboost())
+    records = complete(NAME, keys, compute, given.out, 1, sizes, folder)
     found = {name: seconds(records, name, sizes[name]) for name in names}
     write(NAME, markdown(found), {"seconds": found, "paper": TABLE_7}, records, given.out)
     if given.out is not None:

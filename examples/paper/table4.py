@@ -189,9 +189,10 @@ def markdown(found: dict[str, list[Record]]) -> str:
         for metric, name in METRICS.items():
             lines = [_line(loss, scores, metric) for loss, scores in here.items()]
             if wanted is not None and metric != "crps":
-                for k, objective in enumerate(("MSE", "wMSE")):
-                    values = {level: number(TABLE_4[level][metric.partition("_")[0]][k]) for level in LEVELS}
-                    lines.append({"loss": f"paper: PGBM, {objective}", "fits": "1", "trees": "", **values})
+                paper = {level: TABLE_4[level][metric.partition("_")[0]] for level in LEVELS}
+                for model in paper["item"]:
+                    values = {level: number(paper[level][model]) for level in LEVELS}
+                    lines.append({"loss": f"paper: {model}", "fits": "1", "trees": "", **values})
             if lines:
                 parts += [f"**{title}: {name}**, mean ± sd over fits", table(lines)]
     if "mse" in found:
@@ -240,20 +241,21 @@ def _by_window(found: dict[str, list[Record]], metric: str) -> str:
 
 
 def draw(found: dict[str, list[Record]], out: Path) -> None:
-    """Scores over those of MSE in the same window, mean of all windows: a panel a metric."""
+    """Scores over those of MSE in the same window: a panel a metric, a dot a window."""
     drawing, panels = figure(1, 3, 4.5, 3.5)
     for panel, metric in zip(panels[0], METRICS, strict=True):
         for k, (loss, scores) in enumerate(found.items()):
-            ratios = [list(relative(scores, found.get("mse", []), metric, level).values()) for level in LEVELS]
-            if all(ratios):
-                places = np.arange(len(LEVELS)) + 0.8 * (k / len(found) - 0.5)
-                panel.bar(places, [np.mean(r) for r in ratios], 0.7 / len(found), label=LOSSES[loss])
+            ratios = [relative(scores, found.get("mse", []), metric, level) for level in LEVELS]
+            places = np.arange(len(LEVELS)) + 0.8 * ((k + 0.5) / len(found) - 0.5)
+            dots = [(x, value) for x, by in zip(places, ratios, strict=True) for value in by.values()]
+            if dots:  # nothing is drawn without MSE
+                panel.plot(*zip(*dots, strict=True), "o", label=LOSSES[loss])
         panel.set_xticks(range(len(LEVELS)), LEVELS)
         panel.axhline(1.0, color="grey", linewidth=0.8, linestyle=":")
         panel.set_title(METRICS[metric])
-    panels[0, 0].set_ylabel("over MSE, mean of all windows")
-    if panels[0, 0].patches:  # nothing is drawn without MSE
-        drawing.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(found))
+    panels[0, 0].set_ylabel("over MSE in the same window")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)))
     save(drawing, NAME, out)
 
 
