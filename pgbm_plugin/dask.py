@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from .custom import Objective
 from .model import ProbabilisticModel
-from .response import summary
 from .streams.partitions import check_columns, is_dask, is_frame, one_block_wide, partitions, shared
 from .tables.columns import check_levels, level_names
 from .tables.rows import table_length
@@ -76,11 +75,10 @@ class DaskModel:
     def predict_dist(
         self, dX: Any, quantiles: ArrayLike = (), distribution: str | None = None, rho: float | None = None
     ) -> Any:
-        """A Dask DataFrame: mean, std and the quantiles asked for, such as q05, of each row's distribution."""
+        """A Dask DataFrame: the prediction as mean, and std and quantiles, such as q05, of each row's distribution."""
 
         def columns(model: ProbabilisticModel, X: Any) -> NDArray[np.float64]:
-            of_rows = summary(model.predict_dist(X, distribution, rho), quantiles)
-            return np.stack(list(of_rows.values()), axis=1)
+            return np.stack(list(model._summary(X, quantiles, (), distribution, rho).values()), axis=1)
 
         return self._each(dX, columns, ["mean", "std", *level_names(quantiles)], frame=True)
 

@@ -19,7 +19,7 @@ from .forest import Forest
 from .moments import LeafMoments
 from .objectives import LOG
 from .propagate import LeafWeights, margins, paper_leaf_values, typical_variance
-from .response import Margins, to_response
+from .response import Margins, summary, to_response
 from .settings import Settings
 from .streams.batches import is_stream, naming, unlabelled_stream
 from .tables.columns import check_levels, read_column
@@ -170,10 +170,10 @@ class Predictor:
     ) -> int:
         """Write the distributions of rows to a Parquet file; returns how many.
 
-        Columns are mean, std, quantiles, such as q05, q50 and q95, and the ends of central intervals, such as lower90
-        and upper90 for 0.9. `X` is a table, an iterator of tables, or a path or pattern of Parquet or CSV files; a few
-        batches are in memory at a time. Of the columns of these tables, `keep` are copied, such as a key, and
-        `init_score` holds that of each row. The file appears when it is complete.
+        Columns are mean, which is the prediction, std, quantiles, such as q05, q50 and q95, and the ends of central
+        intervals, such as lower90 and upper90 for 0.9. `X` is a table, an iterator of tables, or a path or pattern of
+        Parquet or CSV files; a few batches are in memory at a time. Of the columns of these tables, `keep` are copied,
+        such as a key, and `init_score` holds that of each row. The file appears when it is complete.
         """
         from .streams.csvfiles import is_csv
         from .streams.predictions import Columns, write_distributions
@@ -182,6 +182,21 @@ class Predictor:
             raise ValueError(f"predict_parquet writes Parquet, and {path} is named as CSV: name it .parquet")
         columns = Columns(quantiles, intervals, tuple(keep), init_score)
         return write_distributions(self, X, path, columns, csv=False, progress=progress)
+
+    def _summary(
+        self,
+        X: Any,
+        quantiles: ArrayLike,
+        intervals: ArrayLike = (),
+        distribution: str | None = None,
+        rho: float | None = None,
+        init_score: Any = None,
+    ) -> dict[str, NDArray[np.float64]]:
+        """What is written of rows, and given to Dask, as columns."""
+        rho = self.rho if rho is None else self._settings.check_effect(rho)
+        family = self._checked_family(distribution, rho)
+        margins_ = self._margins(X, rho, init_score, None)
+        return summary(margins_.prediction, self._around(margins_, *family), quantiles, intervals)
 
     def predict_var(self, X: Any, *, init_score: Any = None, device: str | None = None) -> Any:
         """(n,) predictive variances."""

@@ -69,10 +69,13 @@ class Margins:
 
 
 def summary(
-    distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike = ()
+    prediction: NDArray[Any], distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike
 ) -> dict[str, NDArray[np.float64]]:
-    """Distributions as columns: mean, std, quantiles such as q05, and ends of intervals such as lower90 and upper90."""
-    columns = {"mean": distribution.mean(), "std": distribution.std()}
+    """Predictions and their distributions as columns: mean, std, quantiles such as q05, ends such as lower90, upper90.
+
+    mean is the prediction itself: that of empirical residuals, which conformal ones are, lies beside it.
+    """
+    columns = {"mean": prediction.astype(np.float64, copy=False), "std": distribution.std()}
     names = level_names(quantiles)
     if names:
         columns |= zip(names, distribution.ppf(np.atleast_1d(quantiles)).T, strict=True)

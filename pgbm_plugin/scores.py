@@ -83,9 +83,23 @@ class Scorer:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        estimator, X = _last_step(estimator, X, self.method)
         prediction = getattr(estimator, self.method)(X, **self.options)
         value = self.score(y, prediction, **self.options, sample_weight=sample_weight)
         return value if self.score is coverage else -value
+
+
+def _last_step(estimator: Any, X: Any, method: str) -> tuple[Any, Any]:
+    """The estimator that has the method, and what it is given, of a pipeline or a search around it."""
+    while not hasattr(estimator, method):
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "steps"):
+            X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+            estimator = estimator[-1]
+        else:
+            raise TypeError(f"a {type(estimator).__name__} has no {method}; give a PGBMRegressor, or a pipeline to one")
+    return estimator, X
 
 
 def _outcomes(y: Any, n: int) -> NDArray[np.float64]:

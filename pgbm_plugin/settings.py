@@ -108,12 +108,15 @@ class Settings:
 
 
 def check_rho(value: float) -> float:
-    value = float(value)
+    try:
+        value = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"rho must be a number, not {value!r}") from None
     if not -1.0 <= value <= 1.0:
         raise ValueError(f"rho must lie in [-1, 1], not {value}")
     return value
 
 
 def digest(y: NDArray[np.float64]) -> bytes:
-    """Of labels, to know them again."""
-    return hashlib.sha256(y.tobytes()).digest()
+    """Of labels, to know them again in any order."""
+    return hashlib.sha256(np.sort(y).tobytes()).digest()

@@ -117,7 +117,7 @@ def test_from_booster_to_distributions(suffix, story, tmp_path, capsys):
     X = parts["new"][0]
     distribution = model.predict_dist(X)
     names = ["id", "w", "mean", "std", "q05", "q97.5", "lower50", "upper50", "lower90", "upper90"]
-    numbers = [distribution.mean(), distribution.std(), *distribution.ppf([0.05, 0.975]).T]
+    numbers = [model.predict(X), distribution.std(), *distribution.ppf([0.05, 0.975]).T]
     numbers += [end for coverage in (0.5, 0.9) for end in distribution.interval(coverage)]
     if suffix == ".parquet":
         table = pd.read_parquet(target)

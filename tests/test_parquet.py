@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -201,3 +203,24 @@ def test_a_place_where_no_file_can_be(trained, tmp_path):
         trained[0].predict_parquet(trained[3], tmp_path / "none" / "out.parquet")
     with pytest.raises(IsADirectoryError, match="is a directory; give the path of a file in it"):
         trained[0].predict_parquet(trained[3], tmp_path)
+
+
+def test_the_mean_is_the_prediction(trained, mixed, tmp_path):
+    """That of empirical residuals, which conformal ones are, lies beside it."""
+    X, y = mixed
+    moved = copy.deepcopy(trained[0]).conformalize(X[::2], y[::2] + 0.1)
+    moved.predict_parquet(X, tmp_path / "out.parquet")
+    written = pd.read_parquet(tmp_path / "out.parquet")
+    assert np.array_equal(written["mean"], moved.predict(X))
+    assert not np.allclose(written["mean"], moved.predict_dist(X).mean())
+
+
+def test_an_input_is_not_lost(trained, tmp_path):
+    model, _, X, _ = trained
+    path = tmp_path / "rows.parquet"
+    X.to_parquet(path)
+    for source in (path, [path], tmp_path, f"{tmp_path}/*.parquet", ds.dataset(path)):
+        with pytest.raises(ValueError, match=r"rows.parquet' is also an input, and would be lost"):
+            model.predict_parquet(source, tmp_path / "rows.parquet")
+    assert len(pd.read_parquet(path)) == len(X)
+    assert model.predict_parquet(tmp_path, tmp_path / "new.parquet") == len(X)

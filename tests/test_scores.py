@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import make_scorer, mean_pinball_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from pgbm_plugin import wrap
 from pgbm_plugin.distributions import Gamma, Normal
@@ -211,6 +213,19 @@ def test_scorer_in_a_search(numeric):
     assert search.best_params_ == {"rounds": 40}
     assert np.all(search.cv_results_["mean_test_crps"] < 0)
     assert search.score(X, y) == -crps(y, search.best_estimator_.predict_dist(X))
+
+
+def test_scorer_goes_through_pipelines_and_searches(numeric):
+    X, y = numeric
+    pipeline = make_pipeline(StandardScaler(), Boosted()).fit(X, y)
+    expected = -crps(y, pipeline[-1].predict_dist(StandardScaler().fit_transform(X)))
+    assert Scorer(crps)(pipeline, X, y) == expected
+    search = GridSearchCV(pipeline, {"boosted__rounds": [1, 40]}, scoring=Scorer(crps), cv=3).fit(X, y)
+    assert search.best_params_ == {"boosted__rounds": 40}
+    assert Scorer(crps)(search, X, y) == search.score(X, y)
+    assert Scorer(crps)(make_pipeline(Boosted()).fit(X, y), X, y) == Scorer(crps)(Boosted().fit(X, y), X, y)
+    with pytest.raises(TypeError, match=r"StandardScaler has no predict_dist; give a PGBMRegressor"):
+        Scorer(crps)(StandardScaler(), X, y)
 
 
 def test_scorer_weights_and_copies(numeric):

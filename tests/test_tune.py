@@ -217,14 +217,15 @@ def test_families_that_do_not_fit(model, rows):
     assert "more than 2" in failed["studentt(df=1)"]
 
 
-def test_negative_labels_under_positive_predictions():
+@pytest.mark.parametrize("score", ["crps", "nll"])
+def test_negative_labels_under_positive_predictions(score):
     """Means fit a gamma, a label below 0 does not."""
     X, y = counts(600, 0)
     model = wrap(train("lightgbm", X, y + 5.0), X, y + 5.0)
     X, y = counts(200, 1)
     y = y + 5.0
     y[[3, 8]] = -1.0
-    failed = model.tune(X, y, score="nll").failed
+    failed = model.tune(X, y, score=score).failed
     for name in ("gamma", "lognormal", "weibull", "poisson", "negativebinomial"):
         assert "2 labels are outside its support" in failed[name]
 

@@ -111,3 +111,25 @@ def test_tuning_takes_conformal_back(model, rows):
     model.tune(*rows, **FEW)
     assert model.distribution in FEW["distributions"]
     assert "conformal" not in repr(model)
+
+
+def test_families_that_cannot_have_the_labels_are_left_out():
+    """The CRPS does not mind an outcome without density, and an interval of such a family would never hold it."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 3.0, (1500, 2))
+    y = rng.poisson(np.exp(0.5 * X[:, 0]))
+    y = np.where(y > 0, rng.gamma(2.0 * y + 1e-9), 0.0)
+    params = {"objective": "tweedie", "verbose": -1, "num_threads": 1}
+    model = wrap(lgb.train(params, lgb.Dataset(X[:1000], y[:1000]), 20), X[:1000], y[:1000])
+    found = model.tune(X[1000:], y[1000:], distributions=["normal", "gamma", "weibull", "lognormal"])
+    zeros = int(np.sum(y[1000:] == 0.0))
+    assert zeros > 50
+    assert set(found.failed) == {"gamma", "weibull", "lognormal"}
+    assert all(f"{zeros} labels are outside its support" in reason for reason in found.failed.values())
+    assert model.distribution == "normal"
+
+
+def test_rows_of_tune_are_known_in_any_order(model, rows):
+    model.tune(*rows, **FEW)
+    with pytest.warns(UserWarning, match="rows that tune saw"):
+        model.conformalize(rows[0][::-1], rows[1][::-1])

@@ -17,6 +17,9 @@ from ..saving.container import is_container
 from ..training import TrainingSpec
 from . import lightgbm, xgboost
 
+# Where estimators that hold another keep it when they are fitted.
+_AROUND = {"best_estimator_": ".best_estimator_", "regressor_": ".regressor_", "steps": "[-1]"}
+
 
 @dataclass(frozen=True)
 class TrainingData:
@@ -57,9 +60,10 @@ def read_model(model: Any) -> tuple[Forest, TrainingSpec]:
         _check_fitted(model, "n_features_in_")
         missing = float("nan") if model.missing is None else model.missing
         return _read_xgboost(model.get_booster(), use_best_iteration=True, missing=missing)
+    inner = next((f", as its {path} may be" for name, path in _AROUND.items() if hasattr(model, name)), "")
     raise TypeError(
         f"cannot wrap a {type(model).__name__}; give a lightgbm.Booster, LGBMRegressor, xgboost.Booster, XGBRegressor "
-        f"or the path of a saved model"
+        f"or the path of a saved model{inner}"
     )
 
 

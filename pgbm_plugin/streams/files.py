@@ -130,6 +130,15 @@ def find_files(source: Any) -> list[str]:
     return paths
 
 
+def is_read(source: Any, path: str | os.PathLike[str]) -> bool:
+    """Whether a file that exists is among those that are read."""
+    target = os.path.realpath(path)
+    is_path = isinstance(source, (str, os.PathLike, list, tuple))
+    paths = find_files(source) if is_path else getattr(source, "files", [])  # of a data set; a scanner does not tell
+    read = map(os.path.realpath, paths)
+    return os.path.exists(target) and any(os.path.commonpath([target, place]) == place for place in read)
+
+
 def _dataset(source: Any) -> Any:
     ds = import_dataset()
     if isinstance(source, ds.Dataset):

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from numpy.typing import ArrayLike
 
 from ..parallel import progress_bar
-from ..response import summary
 from ..saving.container import check_place
 from ..tables.columns import interval_names, level_names, no_column
 from ..tables.frames import columns_of
 from .batches import is_files, is_stream, naming, unlabelled_stream
-from .files import import_dataset
+from .files import import_dataset, is_read
 
 if TYPE_CHECKING:
     from ..predictor import Predictor
@@ -58,6 +57,8 @@ def write_distributions(
     import_dataset()
     if isinstance(target, (str, os.PathLike)):
         check_place(target)
+        if is_files(X) and is_read(X, target):
+            raise ValueError(f"{str(target)!r} is also an input, and would be lost: write to another name")
     written = 0
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(None, "rows", progress))
@@ -82,8 +83,8 @@ def _tables(model: Predictor, X: Any, columns: Columns) -> Iterator[Any]:
         with naming(batch.name):
             found = {name: _as_arrow(pa, table, name) for name in columns.keep}
             start = None if init_score is None else _as_arrow(pa, table, init_score)
-            distribution = model.predict_dist(batch.X, init_score=start)
-        yield pa.table(found | summary(distribution, columns.quantiles, columns.intervals))
+            found |= model._summary(batch.X, columns.quantiles, columns.intervals, init_score=start)
+        yield pa.table(found)
 
 
 @contextmanager

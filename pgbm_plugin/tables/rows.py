@@ -84,6 +84,8 @@ def read_rows(X: Any, features: Features) -> Rows:
     rows: Rows
     if reader is not None:
         rows = reader(X, features)
+    elif hasattr(X, "collect_schema"):
+        raise TypeError(f"X is a {type(X).__name__}, which has no rows yet: give X.collect()")
     elif hasattr(X, "tocsr"):
         rows = _Sparse(X, features)
     else:

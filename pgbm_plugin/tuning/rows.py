@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..calibration import Calibration, fit_map
 from ..distributions import Discrete, Empirical, family
+from ..distributions.base import Positive
 from ..propagate import variances
 from ..response import Margins
 from ..tables.rows import Rows
@@ -85,6 +86,8 @@ class Validation:
             distribution = margins.distribution(cls, calibration, **options)
             values = distribution.crps(self.y) if self.metric == "crps" else distribution.nll(self.y)
         bad = ~np.isfinite(values)
+        if cls.needs_positive_mean:  # the CRPS does not mind a label without density, which no interval would hold
+            bad |= self.y <= 0.0 if issubclass(cls, Positive) else self.y < 0.0
         if bad.any():
             raise ValueError(f"{int(bad.sum())} labels are outside its support, or where its density is infinite")
         return float(values @ self.weight)
