@@ -112,7 +112,7 @@ def test_ratios_are_of_the_splits_that_both_have():
 
 def test_cells_say_where_splits_are_missing():
     assert table5.cell([1.0, 3.0], 2) == "2.00 ± 1.4"
-    assert table5.cell([2.0], 20) == "2.00 (of 1)"
+    assert table5.cell([2.0], 20) == "2.00 (1 of 20)"
     assert results.mean_and_sd([900.0, 1500.0]) == "1,200 ± 424"
     assert table5.apart([1.0, 3.0], (1.0, 0.5)) == "+2.0"
     assert table5.apart([1.0], (0.0, 0.0)) == ""

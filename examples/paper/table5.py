@@ -149,7 +149,7 @@ _PAPER = {"crps": ("PGBM", "NGBoost"), "crps_sampled": ("PGBM", "NGBoost"), "rms
 
 
 def cell(values: Sequence[float], splits: int) -> str:
-    return mean_and_sd(values) + (f" ({len(values)} splits)" if len(values) < splits else "")
+    return mean_and_sd(values) + (f" ({len(values)} of {splits})" if len(values) < splits else "")
 
 
 def apart(values: Sequence[float], paper: tuple[float, float] | None) -> str:
