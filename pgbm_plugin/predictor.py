@@ -227,7 +227,7 @@ class Predictor:
         if is_stream(X):
             raise TypeError(
                 "this takes one table; for batches and files there are predict_dist(batches), which gives the "
-                "distributions of one after the other, and predict_parquet"
+                "distributions of one after the other, and predict_parquet; read those of tune and conformalize first"
             )
         found = read_dataset(X)
         if found is not None:

@@ -122,6 +122,8 @@ def test_feature_names(named, numeric):
         model.predict(X[["a", "b", "c"]])
     with pytest.raises(ValueError, match=r"unknown \['e'\]"):
         model.predict(X.assign(e=1))
+    with pytest.raises(ValueError, match=r"unknown none, repeated \['a'\]"):
+        model.predict(X[["a", "a", "b", "c", "d"]])
     with pytest.raises(ValueError, match=r"another order.*features\.names"):
         model.predict(X[["b", "a", "c", "d"]])
     # and the way out that this message names

@@ -173,3 +173,16 @@ def test_category_in_the_wrong_column():
         _, _, model = pair(X, y)
         with pytest.raises(ValueError, match="categorical"):
             model.predict(as_numbers)
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])
+def test_text_in_place_of_a_category_is_named(kind, mixed):
+    X, y = mixed
+    column = next(name for name in X if isinstance(X[name].dtype, pd.CategoricalDtype))
+    if kind == "lightgbm":
+        booster = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 3)
+    else:
+        booster = xgb.train({"nthread": 1}, xgb.DMatrix(X, y, enable_categorical=True), 3)
+    model = wrap(booster, X, y)
+    with pytest.raises(ValueError, match=rf"column '{column}' has type .*categorical, as in training"):
+        model.predict(X.assign(**{column: X[column].astype(str)}))

@@ -22,13 +22,13 @@ class Frame(Rows):
         check_names([str(name) for name in self._names(frame)], features)
         self.frame, self.n = frame, len(frame)
         categorical = [j for j in range(features.count) if self._is_categorical(j)]
-        self.codes = {j: _code_of(values) for j, values in self._category_values(categorical).items()}
-        self.coded = [j for j in categorical if j in features.code_columns]
         for j in range(features.count):
             if j not in categorical and not self._is_numeric(j):
                 raise ValueError(
                     f"column {self._name(j)!r} has type {self._type(j)}; make it numeric or categorical, as in training"
                 )
+        self.codes = {j: _code_of(values) for j, values in self._category_values(categorical).items()}
+        self.coded = [j for j in categorical if j in features.code_columns]
 
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
         wanted = range(self.features.count) if columns is None else columns.tolist()
@@ -238,9 +238,10 @@ def _raise_names(names: list[str], features: Features) -> None:
     expected = features.names or ()
     lost = [name for name in expected if name not in names][:5]
     extra = [name for name in names if name not in expected][:5]
+    repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1][:5]
     raise ValueError(
         f"X has {len(names)} columns, the model was trained on {features.count}, and names differ: "
-        f"missing {lost or 'none'}, unknown {extra or 'none'}"
+        f"missing {lost or 'none'}, unknown {extra or 'none'}" + (f", repeated {repeated}" if repeated else "")
     )
 
 
