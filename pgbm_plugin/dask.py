@@ -113,6 +113,8 @@ class DaskModel:
         """A lazy collection of `values` of each partition."""
         if not is_dask(dX):
             raise TypeError(f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; see the attribute model")
+        if names != "mean":
+            self.model._check_start(None)  # workers would warn where nobody looks
         snapshot = copy.copy(self.model)
         snapshot.n_jobs = 1
         task = _Values(values, names, dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -113,9 +114,8 @@ class Predictor:
         table on a GPU are arrays of its library, there.
         """
         if return_std:
-            family = self._checked_family(None, self.rho)
-            margins_ = self._margins(X, self.rho, init_score, device)
-            return in_kind_of(X, margins_.prediction), in_kind_of(X, self._around(margins_, *family).std())
+            prediction, distribution = self._of_table(X, init_score, device)
+            return in_kind_of(X, prediction), in_kind_of(X, distribution.std())
         rows, score = self._read(X, init_score, device)
         margin, _, _ = margins(self.forest, rows, self._leaf_value, score, n_jobs=self.n_jobs)
         return in_kind_of(X, to_response(self.forest, margin))
@@ -139,22 +139,20 @@ class Predictor:
         `dtype` float32 lets a GPU take the variances in single precision, to about 1e-5 (means stay as they are); many
         are far slower in double. Distributions live on the host.
         """
-        rho = self.rho if rho is None else self._settings.check_effect(rho)
         if dtype is not np.float64 and np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
-        family = self._checked_family(distribution, rho)
-        if is_stream(X):
-            if init_score is not None:
-                raise TypeError("init_score belongs to one table: predict batch by batch, predict_dist(X, init_score=)")
-            return self._of_batches(X, rho, family, device, dtype)
-        return self._around(self._margins(X, rho, init_score, device, dtype), *family)
+        if not is_stream(X):
+            return self._of_table(X, init_score, device, distribution, rho, dtype)[1]
+        if init_score is not None:
+            raise TypeError("init_score belongs to one table: predict batch by batch, predict_dist(X, init_score=)")
+        return self._of_batches(X, *self._checked_family(distribution, rho), device, dtype)
 
     def _of_batches(
-        self, X: Any, rho: float, family: tuple[type[Distribution], dict[str, Any]], device: str | None, dtype: Any
+        self, X: Any, rho: float, family: type[Distribution], options: dict[str, Any], device: str | None, dtype: Any
     ) -> Any:
         for batch, _ in unlabelled_stream(X, self.forest.features):
             with naming(batch.name):
-                distribution = self._around(self._margins(batch.X, rho, None, device, dtype), *family)
+                distribution = self._around(self._margins(batch.X, rho, None, device, dtype), family, options)
             yield distribution
 
     def predict_parquet(
@@ -193,31 +191,37 @@ class Predictor:
         init_score: Any = None,
     ) -> dict[str, NDArray[np.float64]]:
         """What is written of rows, and given to Dask, as columns."""
-        rho = self.rho if rho is None else self._settings.check_effect(rho)
-        family = self._checked_family(distribution, rho)
-        margins_ = self._margins(X, rho, init_score, None)
-        return summary(margins_.prediction, self._around(margins_, *family), quantiles, intervals)
+        return summary(*self._of_table(X, init_score, None, distribution, rho), quantiles, intervals)
 
     def predict_var(self, X: Any, *, init_score: Any = None, device: str | None = None) -> Any:
         """(n,) predictive variances."""
-        return in_kind_of(X, self._of_table(X, init_score, device).var())
+        return in_kind_of(X, self._of_table(X, init_score, device)[1].var())
 
     def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None, device: str | None = None) -> Any:
         """(n, k) quantiles at k levels in (0, 1)."""
         levels = np.atleast_1d(check_levels("q", q))
-        return in_kind_of(X, self._of_table(X, init_score, device).ppf(levels))
+        return in_kind_of(X, self._of_table(X, init_score, device)[1].ppf(levels))
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, init_score: Any = None, device: str | None = None
     ) -> Any:
         """(n, 2) lower and upper end of the central interval."""
         check_levels("coverage", coverage)
-        return in_kind_of(X, np.stack(self._of_table(X, init_score, device).interval(coverage), axis=1))
+        return in_kind_of(X, np.stack(self._of_table(X, init_score, device)[1].interval(coverage), axis=1))
 
-    def _of_table(self, X: Any, init_score: Any, device: str | None) -> Distribution:
-        """The distributions of rows that are all here."""
-        family = self._checked_family(None, self.rho)
-        return self._around(self._margins(X, self.rho, init_score, device), *family)
+    def _of_table(
+        self,
+        X: Any,
+        init_score: Any,
+        device: str | None,
+        distribution: str | None = None,
+        rho: float | None = None,
+        dtype: Any = np.float64,
+    ) -> tuple[NDArray[Any], Distribution]:
+        """The booster's predictions for rows that are all here, and the distributions around them."""
+        rho, family, options = self._checked_family(distribution, rho)
+        margins_ = self._margins(X, rho, init_score, device, dtype)
+        return margins_.prediction, self._around(margins_, family, options)
 
     def _support(self) -> float:
         """Below this no outcome can lie: the objective's word, not that of a family that someone chose."""
@@ -247,6 +251,7 @@ class Predictor:
     ) -> Margins:
         """The walk: margins, predictions and variances of rows; with `recursion` the paper's, whatever is set."""
         rows, score = self._read(X, init_score, device)
+        self._check_start(score)
         scale = None if recursion else self._settings.scale
         values = self._leaf_value, score, self.weights.sd, rho, None if scale is None else scale.step
         margin, variance, steps = margins(self.forest, rows, *values, n_jobs=self.n_jobs, dtype=dtype)
@@ -256,9 +261,20 @@ class Predictor:
             variance = scale(variance, steps)
         return Margins(self.forest, margin, to_response(self.forest, margin), variance)
 
-    def _checked_family(self, name: str | None, rho: float) -> tuple[type[Distribution], dict[str, Any]]:
-        """A family and what to make it with; refuses, before any work, what cannot be made."""
-        return self._settings.checked_family(name, rho, self._support())
+    def _check_start(self, init_score: Any) -> None:
+        """Warn of rows without the scores that training started from; `predict` says nothing, as the boosters do."""
+        if init_score is None and self.spec.own_starts:
+            warnings.warn(
+                "training had an init_score (base_margin), and these rows have none: their distributions are those of "
+                "what the trees add to it; give init_score=",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _checked_family(self, name: str | None, rho: float | None) -> tuple[float, type[Distribution], dict[str, Any]]:
+        """A correlation, a family and what to make it with; refuses, before any work, what cannot be made."""
+        rho = self.rho if rho is None else self._settings.check_effect(rho)
+        return rho, *self._settings.checked_family(name, rho, self._support())
 
     def _around(self, margins_: Margins, family: type[Distribution], options: dict[str, Any]) -> Distribution:
         """A family's distributions around the predictions."""

@@ -167,7 +167,7 @@ def with_init_score(spec: TrainingSpec) -> TrainingSpec:
         raise ValueError(
             "init_score was given, but the model was trained without one: its first tree holds the mean label"
         )
-    return replace(spec, folded=np.zeros_like(spec.folded))
+    return spec.with_own_starts()
 
 
 class FirstTrees:

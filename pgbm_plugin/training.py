@@ -36,6 +36,7 @@ class TrainingSpec:
     approximate : reasons why stored leaves differ from the formula, in words; empty if they should not.
     tolerance : relative leaf error up to which this booster's rounding explains a difference.
     rates_known : whether alpha, lambda_ and l1 are stored or well determined; otherwise nothing is certified.
+    own_starts : whether the rows of training started from scores of their own (init_score, base_margin).
     """
 
     objective: Objective | None
@@ -55,6 +56,7 @@ class TrainingSpec:
     approximate: tuple[str, ...]
     tolerance: float
     rates_known: bool = True
+    own_starts: bool = False
 
     def first_trees(self, trees: int, leaves: int) -> TrainingSpec:
         """How the first trees were grown, which have so many leaves."""
@@ -73,6 +75,10 @@ class TrainingSpec:
     def first_iteration(self) -> int:
         """How many trees it had."""
         return int(np.sum(self.iteration == self.iteration[0]))
+
+    def with_own_starts(self) -> TrainingSpec:
+        """The same for rows that started from scores of their own, so that no tree holds a start."""
+        return replace(self, folded=np.zeros_like(self.folded), own_starts=True)
 
     def from_zero(self) -> TrainingSpec:
         """The same with what is folded into trees left there: margins after them are sums of stored values, to the bit.

@@ -20,12 +20,13 @@ LGB = {"num_leaves": 8, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "nthread": 1}
 
 
-def assert_same_model(streamed, whole, X):
+def assert_same_model(streamed, whole, X, init_score=None):
     assert_same(whole.moments, streamed.moments)
     assert streamed.certificate.status == whole.certificate.status
     assert streamed.rho == whole.rho
     assert np.array_equal(streamed.predict(X), whole.predict(X))
-    np.testing.assert_allclose(streamed.predict_var(X), whole.predict_var(X), rtol=1e-10)
+    want = whole.predict_var(X, init_score=init_score)
+    np.testing.assert_allclose(streamed.predict_var(X, init_score=init_score), want, rtol=1e-10)
 
 
 def cut(n, parts=7):

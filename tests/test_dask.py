@@ -184,7 +184,11 @@ def test_init_scores_and_torch_objectives(make_data):
     score = np.random.default_rng(0).normal(size=600)
     dX, dy, ds = da.from_array(X, chunks=(100, 4)), da.from_array(y, chunks=100), da.from_array(score, chunks=100)
     booster = lgb.train(LGB, lgb.Dataset(X, y, init_score=score), 4)
-    assert_same_model(pgbm_dask.wrap(booster, dX, dy, init_score=ds).model, wrap(booster, X, y, init_score=score), X)
+    lazy = pgbm_dask.wrap(booster, dX, dy, init_score=ds)
+    assert_same_model(lazy.model, wrap(booster, X, y, init_score=score), X, score)
+    lazy.predict(dX)
+    with pytest.warns(UserWarning, match="training had an init_score"):
+        lazy.predict_dist(dX)
     booster = xgb.train(XGB, xgb.DMatrix(X, y), 4, obj=(objective := torch_objective(smooth)))
     lazy = pgbm_dask.wrap(booster, dX, dy, objective=objective)
     assert_same_model(lazy.model, wrap(booster, X, y, objective=objective), X)

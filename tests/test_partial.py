@@ -84,7 +84,7 @@ def test_weights_scores_and_objectives(make_data):
         partial_moments(booster, X[rows], y[rows], sample_weight=weight[rows], init_score=score[rows])
         for rows in cut(1000)
     ]
-    assert_same_model(wrap(booster, reduce(LeafMoments.merge, parts)), whole, X)
+    assert_same_model(wrap(booster, reduce(LeafMoments.merge, parts)), whole, X, score)
     booster = xgb.train(XGB, xgb.DMatrix(X, y), 4, obj=(objective := torch_objective(smooth)))
     whole = wrap(booster, X, y, objective=objective)
     parts = [partial_moments(booster, X[rows], y[rows], objective=objective) for rows in cut(1000)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import xgboost as xgb
 
-from pgbm_plugin import wrap
+from pgbm_plugin import load, wrap
 from pgbm_plugin.adapters import read_model
 from pgbm_plugin.certificate import certify
 from pgbm_plugin.moments import LabelledRows, leaf_moments
@@ -44,6 +45,20 @@ def test_lightgbm_init_score(objective, learning_rate, numeric, score):
     assert np.array_equal(mean, model.predict(X, init_score=score))
     assert np.array_equal(std, np.sqrt(model.predict_var(X, init_score=score)))
     assert np.array_equal(mean, model.predict_dist(X, init_score=score).mean())
+
+
+def test_a_forgotten_init_score_at_prediction(numeric, score, tmp_path):
+    """A warning wherever a distribution is asked for; not from `predict`, which is what the booster's says."""
+    X, y = numeric
+    model = wrap(lgb.train(LGB, lgb.Dataset(X, y, init_score=score), 6), X, y, init_score=score)
+    model.save(tmp_path / "model.pgbm")
+    for again in (model, load(tmp_path / "model.pgbm"), copy.deepcopy(model)):
+        again.predict(X)
+        again.predict_dist(X, init_score=score)
+        for ask in (again.predict_dist, again.predict_var, again.predict_interval):
+            with pytest.warns(UserWarning, match="training had an init_score"):
+                ask(X)
+    wrap(lgb.train(LGB, lgb.Dataset(X, y), 6), X, y).predict_dist(X)
 
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "reg:pseudohubererror", "count:poisson", "reg:gamma"])

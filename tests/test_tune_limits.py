@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_tune import FEW, SCORES, booster, heteroscedastic, model, rows, train
 
-from pgbm_plugin import wrap
+from pgbm_plugin import partial_moments, wrap
 
 
 def test_training_rows_warn_once(model):
@@ -25,15 +25,22 @@ def test_held_out_rows_do_not_warn(model):
 
 
 @pytest.mark.parametrize("method", ["tune", "conformalize"])
-def test_a_forgotten_start_warns(method, rows):
-    """Also labels in another unit: a spread around the wrong place is of no use, and nothing else would tell."""
+@pytest.mark.parametrize("known", [True, False], ids=["wrapped with it", "never told"])
+def test_a_forgotten_start_warns(method, known, rows):
+    """A spread around the wrong place is of no use, and nothing else would tell."""
     X, y = heteroscedastic(1200, 0)
     start = np.full(len(y), 40.0)
     params = {"num_leaves": 8, "num_threads": 1, "verbose": -1}
-    model = wrap(lgb.train(params, lgb.Dataset(X, y + 40.0, init_score=start), 20), X, y + 40.0, init_score=start)
+    booster = lgb.train(params, lgb.Dataset(X, y + 40.0, init_score=start), 20)
+    if known:
+        model = wrap(booster, X, y + 40.0, init_score=start)
+    else:
+        moments = partial_moments(booster, X, y + 40.0, init_score=start)
+        model = wrap(booster, moments)
     given = FEW if method == "tune" else {}
     X_val, y_val = rows[0], rows[1] + 40.0
-    with pytest.warns(UserWarning, match=rf"that {method} got are \+\d.* off .* init_score") as seen:
+    match = "training had an init_score" if known else rf"that {method} got are \+\d.* off .* init_score"
+    with pytest.warns(UserWarning, match=match) as seen:
         getattr(model, method)(X_val, y_val, **given)
     assert len(seen) == 1
     assert seen[0].filename == __file__

@@ -207,7 +207,7 @@ def test_init_scores(make_data):
     booster = lgb.train(LGB, lgb.Dataset(X, y, init_score=score), 4)
     model = wrap(booster, X[:600], y[:600], init_score=score[:600])
     model.update(X[600:], y[600:], init_score=score[600:])
-    assert_same_model(model, wrap(booster, X, y, init_score=score), X)
+    assert_same_model(model, wrap(booster, X, y, init_score=score), X, score)
 
 
 @pytest.mark.parametrize(

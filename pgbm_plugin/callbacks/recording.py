@@ -104,7 +104,7 @@ def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[Training
     if found.custom:
         spec = replace(spec, objective=custom(forgotten))
     if found.has_init_score:
-        spec = replace(spec, folded=np.zeros_like(spec.folded))
+        spec = spec.with_own_starts()
     return replace(spec, start=found.start), joined(found.moments[: forest.n_trees]), found.weighted
 
 
@@ -155,7 +155,7 @@ class TrainingRows:
         self.weight = np.empty(0) if weight is None else weight.astype(np.float64)
         dtype = self.forest.leaf_value.dtype
         if init_score is not None:
-            spec = replace(spec, folded=np.zeros_like(spec.folded))
+            spec = spec.with_own_starts()
             self.margin = self.at = init_score.astype(dtype)
         else:
             spec = replace(spec, start=self._start(spec))
