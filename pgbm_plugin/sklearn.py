@@ -53,6 +53,8 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     variance : "pgbm", "boosted" or "auto", as in `wrap`: where the spread comes from.
     tune_fraction : share of the rows that is kept from training, for `ProbabilisticModel.tune`; None for no tuning.
     conformal_fraction : share of the rows that is kept from both, for `ProbabilisticModel.conformalize`.
+    shuffle : choose those rows at random; False for rows in the order of time, of which the last are kept: for
+        `conformalize` the very last, for `tune` those before them.
     random_state : seed of the choice of those rows; the booster has its own.
 
     Attributes
@@ -72,6 +74,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         variance: Variance = "pgbm",
         tune_fraction: float | None = None,
         conformal_fraction: float | None = None,
+        shuffle: bool = True,
         random_state: Any = None,
     ):
         self.estimator = estimator
@@ -80,13 +83,14 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.variance = variance
         self.tune_fraction = tune_fraction
         self.conformal_fraction = conformal_fraction
+        self.shuffle = shuffle
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> PGBMRegressor:
         """Fit a copy of the estimator, and wrap it with the same rows.
 
         `fit_params` go to the estimator's own fit. Of an init_score or base_margin among them, each step gets the part
-        of its rows; predictions leave it out, as the boosters' do, and those of `model_` take it.
+        of its rows; predictions take their own, by the name of init_score.
         """
         estimator = self._new_estimator()
         objective = _custom_objective(estimator, weighted=sample_weight is not None)
@@ -130,25 +134,25 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.model_ = model
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
         """What the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std)."""
         X = self._table_to_predict(X)
-        return self.model_.predict(X, return_std)
+        return self.model_.predict(X, return_std, init_score=init_score)
 
-    def predict_dist(self, X: Any) -> Distribution:
+    def predict_dist(self, X: Any, *, init_score: Any = None) -> Distribution:
         """A distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``, ``d.crps(y)``..."""
         X = self._table_to_predict(X)
-        return self.model_.predict_dist(X)
+        return self.model_.predict_dist(X, init_score=init_score)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> NDArray[np.float64]:
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, init_score: Any = None) -> NDArray[np.float64]:
         """(n, 2) lower and upper end of the central interval."""
         X = self._table_to_predict(X)
-        return self.model_.predict_interval(X, coverage)
+        return self.model_.predict_interval(X, coverage, init_score=init_score)
 
-    def predict_quantiles(self, X: Any, q: ArrayLike) -> NDArray[np.float64]:
+    def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None) -> NDArray[np.float64]:
         """(n, k) quantiles at k levels in (0, 1)."""
         X = self._table_to_predict(X)
-        return self.model_.predict_quantiles(X, q)
+        return self.model_.predict_quantiles(X, q, init_score=init_score)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -199,12 +203,13 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         if n - tune - conformal < 2:
             kept = f" of {n}, after tune_fraction and conformal_fraction took theirs" if tune or conformal else ""
             raise ValueError(f"there must be 2 rows to train on, not {n - tune - conformal} sample(s){kept}")
-        random = check_random_state(self.random_state)
+        # one stream of numbers for both; in order there is nothing to draw
+        random = check_random_state(self.random_state) if self.shuffle else None
         held_out = apart = None
         if conformal:
-            data, apart = data.split(conformal, random)
+            data, apart = data.split(conformal, self.shuffle, random)
         if tune:
-            data, held_out = data.split(tune, random)
+            data, held_out = data.split(tune, self.shuffle, random)
         return data, held_out, apart
 
     def _table(self, X: Any, reset: bool) -> Any:
@@ -226,10 +231,10 @@ class _Data(NamedTuple):
     sample_weight: NDArray[np.float64] | None
     init_score: NDArray[np.float64] | None
 
-    def split(self, size: int, random: Any) -> tuple[_Data, _Data]:
-        """All but `size` rows, and those."""
+    def split(self, size: int, shuffle: bool, random: Any) -> tuple[_Data, _Data]:
+        """All but `size` rows, and those: drawn, or the last."""
         given = [column for column in self if column is not None]
-        parts = iter(train_test_split(*given, test_size=size, random_state=random))
+        parts = iter(train_test_split(*given, test_size=size, shuffle=shuffle, random_state=random))
         pairs = [(None, None) if column is None else (next(parts), next(parts)) for column in self]
         rest, taken = zip(*pairs, strict=True)
         return _Data(*rest), _Data(*taken)

@@ -93,6 +93,16 @@ def test_conformal_intervals_hold(booster, make_data):
     assert np.mean((low <= y[2000:]) & (y[2000:] <= high)) == pytest.approx(0.9, abs=0.03)
 
 
+def test_rows_in_order(booster, numeric, seen):
+    """Of rows in the order of time, the last are held out; those to conformalize with are the very last."""
+    X, y = numeric
+    PGBMRegressor(booster, tune_fraction=0.25, conformal_fraction=0.1, shuffle=False, random_state=3).fit(X, y)
+    parts = {name: (rows, labels) for name, (rows, labels, _) in seen.items()}
+    for name, part in {"fit": slice(260), "tune": slice(260, 360), "conformalize": slice(360, None)}.items():
+        assert np.array_equal(parts[name][0], X[part])
+        assert np.array_equal(parts[name][1], y[part])
+
+
 def test_starts_of_rows(booster, numeric, seen):
     X, y = numeric
     name = "init_score" if isinstance(booster, lgb.LGBMRegressor) else "base_margin"
@@ -100,6 +110,13 @@ def test_starts_of_rows(booster, numeric, seen):
     assert outer.model_.certificate.status == "certified"
     for step, (rows, _, options) in seen.items():
         assert np.array_equal(options[name if step == "fit" else "init_score"], 2 * rows[:, 0])
+    start = 2 * X[:, 0]
+    for ask, given in (("predict", ()), ("predict_interval", ()), ("predict_quantiles", ([0.1],))):
+        got, want = (getattr(of, ask)(X, *given, init_score=start) for of in (outer, outer.model_))
+        assert np.array_equal(got, want)
+    assert np.array_equal(
+        outer.predict_dist(X, init_score=start).std(), outer.model_.predict_var(X, init_score=start) ** 0.5
+    )
 
 
 def test_early_stopping(booster, numeric):
