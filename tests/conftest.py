@@ -1,9 +1,8 @@
-"""Small seeded data sets, and kernels that are never stale."""
+"""Small seeded data sets, and the route that all rows take."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,16 +24,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """The route, and fresh kernels: numba keys its cache on a kernel's own file, not on those inlined into it."""
     if config.getoption("--route"):
         os.environ["PGBM_PLUGIN_ROUTE"] = config.getoption("--route")
-    if hasattr(config, "workerinput"):  # the workers of pytest-xdist: their controller has done it
-        return
-    kernels = Path(__file__).parent.parent / "kernels"
-    cache = list((kernels / "__pycache__").glob("*.nb?"))
-    if cache and max(p.stat().st_mtime for p in kernels.glob("*.py")) > min(p.stat().st_mtime for p in cache):
-        for p in cache:
-            p.unlink(missing_ok=True)
 
 
 def _make_data(kind: str, dtype: type = np.float64, n: int = 400, seed: int = 0):
