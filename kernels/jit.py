@@ -3,8 +3,8 @@
 * ``nogil``: kernels are serial and run over a range of rows; a thread pool drives them. That is as fast as
   ``parallel=True``, compiles in half the time and has no threading layer to go wrong after a fork.
 * ``error_model="numpy"``: a division by zero is an inf, not an exception with a branch in the inner loop.
-* ``cache``: the compiled code is kept beside the package, or in the user's cache directory when that is read-only. Numba
-  drops it when the kernel's own file changes; ours drop it when any file changes that a kernel is compiled from.
+* ``cache``: the compiled code is kept beside the package, or in the user's cache directory when that is read-only.
+  Numba drops it when the kernel's own file has changed; here, when any file has that kernels are compiled from.
 * no ``fastmath``: predictions must carry the boosters' own bits.
 * lazy, no signatures: signatures would compile at import.
 """

@@ -18,7 +18,7 @@ from ..errors import UnsupportedModelError
 from ..forest import Features, Forest
 from ..moments import LabelledRows
 from ..tables.columns import no_column
-from ..tables.frames import FRAMES, Frame, columns_of
+from ..tables.frames import FRAMES, Frame, as_stored, columns_of
 from ..tables.labelled import read_labelled
 from ..tables.rows import Rows, matrix_rows, table_length
 
@@ -100,11 +100,10 @@ def unlabelled_stream(
         return
     for i, part in enumerate(source):
         table = part[0] if isinstance(part, tuple) else part
-        named = _is_frame(table) and features.names is not None
         if table_length(table) == 0:
             continue
         with naming(f"batch {i}"):
-            X = _features_of(table, features, ()) if named else table
+            X = _features_of(table, features, [*keep, *numbers]) if _is_frame(table) else table
         yield Batch(f"batch {i}", X), table
 
 
@@ -213,23 +212,28 @@ def _split(name: str, table: Any, features: Features, label: str, weight: str | 
 
 def _features_of(table: Any, features: Features, besides: Sequence[str]) -> Any:
     columns = columns_of(table)
-    names = feature_columns(columns, features, besides)
-    if hasattr(table, "select"):
-        return table.select(names)
-    return table.iloc[:, [columns.index(name) for name in names]]  # pandas, whose names need not be strings
+    places = feature_places(columns, features, besides)
+    if hasattr(table, "iloc"):  # pandas, whose names need not be strings, nor be there once
+        return table.iloc[:, places]
+    return table.select([columns[place] for place in places])
 
 
-def feature_columns(columns: Sequence[str], features: Features, besides: Sequence[str]) -> list[str]:
+def feature_places(columns: Sequence[str], features: Features, besides: Sequence[str]) -> list[int]:
     """Which of a table's columns the model takes, in its order: by name if it has names, else all `besides` some."""
-    rest = [column for column in columns if column not in besides]
     if features.names is None:
-        return rest
-    known = {column.replace(" ", "_"): column for column in columns}  # as LightGBM stores them
-    wanted = [name.replace(" ", "_") for name in features.names]
-    lost = [name for name in wanted if name not in known]
+        return [i for i, column in enumerate(columns) if column not in besides]
+    places: dict[str, list[int]] = {}
+    for i, name in enumerate(as_stored(columns, features)):
+        places.setdefault(name, []).append(i)
+    lost = [name for name in features.names if name not in places]
     if lost:
         raise ValueError(f"it lacks columns of the model: {', '.join(map(repr, lost[:5]))}")
-    return [known[name] for name in wanted]
+    # a column of the very name that is stored is meant before one with blanks
+    found = [[i for i in places[name] if columns[i] == name] or places[name] for name in features.names]
+    twice = [name for name, several in zip(features.names, found, strict=True) if len(several) > 1]
+    if twice:
+        raise ValueError(f"it has columns of the model more than once: {', '.join(map(repr, twice[:5]))}")
+    return [place for (place,) in found]
 
 
 def is_files(source: Any) -> bool:

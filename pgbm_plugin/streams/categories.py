@@ -11,6 +11,7 @@ from typing import Any
 
 from ..forest import Features
 from ..tables.columns import no_column
+from ..tables.frames import as_stored
 from .csvfiles import missing_spellings
 
 _TEXT, _NUMBERS, _TRUTH = "text", "numbers", "truth values"
@@ -21,10 +22,11 @@ def with_category_columns(features: Features, names: Sequence[str]) -> Features:
     if isinstance(names, str):
         raise TypeError(f"categorical must be a list of names, not {names!r}")
     known = [] if features.names is None else list(features.names)
-    for name in names:
-        if name.replace(" ", "_") not in known and name not in known:
+    stored = as_stored(names, features)
+    for name, as_known in zip(names, stored, strict=True):
+        if as_known not in known:
             raise ValueError(f"categorical: {no_column(name, known)}")
-    columns = tuple(sorted({known.index(n if n in known else n.replace(" ", "_")) for n in names}))
+    columns = tuple(sorted({known.index(name) for name in stored}))
     if features.category_columns is not None:
         if columns != features.category_columns:
             own = ", ".join(repr(known[j]) for j in features.category_columns) or "none"

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..forest import Features
 from ..tables.columns import no_column
-from .batches import feature_columns, naming
+from .batches import feature_places, naming
 from .categories import category_columns, encoded
 from .csvfiles import check_separated, csv_format, csv_schema, is_csv, plain_reason
 
@@ -113,7 +113,7 @@ def _check_columns(columns: Sequence[str], name: str, features: Features, beside
         lost = [column for column in besides if column not in columns]
         if lost:
             raise ValueError(no_column(lost[0], columns))
-        return feature_columns(columns, features, besides)
+        return [columns[place] for place in feature_places(columns, features, besides)]
 
 
 def find_files(source: Any) -> list[str]:

@@ -212,17 +212,21 @@ def columns_of(frame: Any) -> list[str]:
     return [str(name) for name in (frame.columns if names is None else names)]
 
 
+def as_stored(columns: Sequence[str], features: Features) -> list[str]:
+    """Names of columns as the model has them: LightGBM stores blanks as underscores."""
+    known = frozenset(features.names or ())
+    return [column if column in known else column.replace(" ", "_") for column in columns]
+
+
 def check_names(names: list[str], features: Features) -> None:
     """Refuse a frame whose columns are not the model's."""
     _check_count_named(names, features)
     if features.names is None:
         return
-    # LightGBM stores blanks as underscores
-    given = [name.replace(" ", "_") for name in names]
-    expected = [name.replace(" ", "_") for name in features.names]
-    if given == expected:
+    stored, expected = as_stored(names, features), list(features.names)
+    if stored == expected:
         return
-    if sorted(given) == sorted(expected):
+    if sorted(stored) == sorted(expected):
         raise ValueError("X has the model's columns in another order; give X[list(model.forest.features.names)]")
     _raise_names(names, features)
 
