@@ -161,8 +161,12 @@ def implied_start(first: Forest, spec: TrainingSpec, moments: LeafMoments) -> fl
     return float(np.median(first.leaf_value + spec.alpha[0] * newton))
 
 
-def with_init_score(spec: TrainingSpec) -> TrainingSpec:
-    """The spec for rows that start from scores of their own."""
+def starting_from(spec: TrainingSpec, init_score: Any) -> TrainingSpec:
+    """The spec for rows that start from these scores of their own, or for None from where the model does."""
+    if init_score is None:
+        if spec.own_starts:
+            raise ValueError("training had an init_score (base_margin): give that of these rows too, init_score=")
+        return spec
     if np.any(spec.folded & ~spec.constant) and not np.all(spec.alpha == 1.0):
         raise ValueError(
             "init_score was given, but the model was trained without one: its first tree holds the mean label"

@@ -9,7 +9,7 @@ from .certificate import Certificate, certify
 from .custom import on_rows
 from .moments import LeafMoments, leaf_moments
 from .propagate import LeafWeights, leaf_weights, typical_variance
-from .start import with_init_score
+from .start import starting_from
 from .streams.gathered import Besides, check_moments, own_objective, rows_elsewhere
 from .tables.labelled import read_labelled, table_or_dataset
 
@@ -34,43 +34,47 @@ def updated(
     decay = 1.0 if decay is None else float(decay)
     if not 0.0 <= decay <= 1.0:
         raise ValueError(f"decay must lie in [0, 1], not {decay}: what rows seen before still count for")
-    more, weighted = _moments(model, X, besides, n_jobs, progress)
+    more = _moments(model, X, besides, n_jobs, progress)
     moments = model.moments.faded(decay).merge(more)
-    certificate = certify(model.forest, model.spec, moments, weighted)
-    if certificate.status != "certified":
-        sentence = f"{certificate.sentence}; update brought the last {more.rows:.0f} rows"
-        certificate = replace(certificate, sentence=sentence)
+    certificate = _certificate(model, moments, more.rows)
     weights = leaf_weights(model.forest, model.spec, moments)
     before = typical_variance(model.forest, model.moments, model.weights)
     ratio = typical_variance(model.forest, moments, weights) / before if before > 0 else 1.0
     return Update(moments, weights, certificate, ratio)
 
 
-def _moments(
-    model: ProbabilisticModel, X: Any, besides: Besides, n_jobs: int | None, progress: bool
-) -> tuple[LeafMoments, bool]:
-    """Moments of the rows, and whether these are weighted."""
+def _certificate(model: ProbabilisticModel, moments: LeafMoments, further: float) -> Certificate:
+    """Of all rows. If these do not reproduce the leaves, nothing is amiss: update is for rows that training had not."""
+    found = certify(model.forest, model.spec, moments, weighted=True)
+    brought = f"update brought the last {further:.0f} rows"
+    if found.status == "certified":
+        return found
+    if model.spec.approximate or model.spec.subsampled:
+        return replace(found, sentence=f"{found.sentence}; {brought}")
+    sentence = f"the moments are those of {moments.rows:.0f} rows that are not just those of training: {brought}"
+    return replace(found, status="held-out", sentence=sentence)
+
+
+def _moments(model: ProbabilisticModel, X: Any, besides: Besides, n_jobs: int | None, progress: bool) -> LeafMoments:
     forest, spec = model.forest, model.spec
     if X is None:
         raise TypeError("update needs rows: model.update(X, y)")
     if isinstance(X, LeafMoments):
         besides.refuse(("y", "sample_weight", "init_score", "label", "weight"), "moments are complete")
         check_moments(forest, X)
-        return X, False
+        return X
     custom = own_objective(spec)
     told = rows_elsewhere(
         forest, spec, X, replace(besides, objective=custom), settle=False, n_jobs=n_jobs, progress=progress
     )
     if told is not None:
-        return told[1:]
+        return told[1]
     found = table_or_dataset(X, besides.y, besides.sample_weight, besides.init_score)
     if found.y is None:
         raise TypeError("update needs labels: model.update(X, y)")
     data = read_labelled(found, forest, besides.device)
-    spec = on_rows(spec, data)
-    if data.init_score is not None:
-        spec = with_init_score(spec)
+    spec = starting_from(on_rows(spec, data), data.init_score)
     assert spec.objective is not None
     if spec.objective.diagonal is not None:
         spec = replace(spec, objective=replace(spec.objective, gradients=spec.objective.diagonal))
-    return leaf_moments(forest, spec, data, n_jobs=n_jobs, progress=progress), data.weight is not None
+    return leaf_moments(forest, spec, data, n_jobs=n_jobs, progress=progress)

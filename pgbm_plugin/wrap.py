@@ -23,7 +23,7 @@ from .predictor import Variance, check_variance
 from .propagate import leaf_weights
 from .rates import solve_rates
 from .saving.embed import embedded
-from .start import LabelSums, settled_moments, with_init_score
+from .start import LabelSums, settled_moments, starting_from
 from .streams.categories import with_category_columns
 from .streams.gathered import Besides, gathered, is_elsewhere
 from .streams.partitions import is_dask
@@ -192,7 +192,7 @@ def _certified(
         sums = LabelSums.of_model(spec, forest).add(spec, data.y, data.weight)
         spec, moments = settled_moments(forest, spec, sums, moments_of)
     else:
-        spec = spec if data.init_score is None else with_init_score(spec)
+        spec = starting_from(spec, data.init_score)
         moments = moments_of(forest, spec)
     spec, certificate = _judged(forest, spec, moments, data.weight is not None)
     return spec, moments, certificate

@@ -129,6 +129,16 @@ def test_forgetting_all(trained):
     assert model.moments.rows == 600
 
 
+def test_weighted_moments(make_data):
+    """Weights are in the moments: no one is asked to give them."""
+    X, y = make_data("numeric", n=600)
+    weight = np.linspace(0.5, 2.0, 600)
+    model = wrap(xgb.train(XGB, xgb.DMatrix(X, y, weight=weight), 4), X, y, sample_weight=weight)
+    model.update(partial_moments(model, X, y, sample_weight=weight))
+    assert model.certificate.status == "held-out"
+    assert "sample_weight" not in str(model.certificate)
+
+
 def test_rho_follows_unless_set(trained):
     _, model, X, y = trained
     model.update(X[600:], y[600:])
@@ -138,7 +148,8 @@ def test_rho_follows_unless_set(trained):
     assert model.rho == 0.25
     assert model.default_rho == np.log10(1200) / 100  # 0.5 * 1200 + 600
     assert "rows seen:    1200\n" in repr(model)
-    assert "update brought the last 600 rows" in str(model.certificate)
+    assert model.certificate.status == "held-out"
+    assert "not just those of training: update brought the last 600 rows" in str(model.certificate)
 
 
 def test_tune_stays_and_conformal_goes(make_data):
@@ -206,6 +217,13 @@ def test_init_scores(make_data):
     score = np.random.default_rng(0).normal(size=1000)
     booster = lgb.train(LGB, lgb.Dataset(X, y, init_score=score), 4)
     model = wrap(booster, X[:600], y[:600], init_score=score[:600])
+    for forgotten in (
+        lambda: model.update(X[600:], y[600:]),
+        lambda: model.update([(X[600:], y[600:])]),
+        lambda: partial_moments(model, X[600:], y[600:]),
+    ):
+        with pytest.raises(ValueError, match="training had an init_score"):
+            forgotten()
     model.update(X[600:], y[600:], init_score=score[600:])
     assert_same_model(model, wrap(booster, X, y, init_score=score), X, score)
 

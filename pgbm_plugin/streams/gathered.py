@@ -14,7 +14,7 @@ from ..custom import Objective, TorchSteps
 from ..forest import Forest
 from ..moments import LeafMoments
 from ..objectives import custom, forgotten
-from ..start import implied_start
+from ..start import implied_start, starting_from
 from ..training import TrainingSpec
 from .batches import is_labelled_stream, is_stream
 from .moments import stream_moments
@@ -94,6 +94,7 @@ def rows_elsewhere(
         return None
     besides.refuse(("y", "sample_weight"), "batches bring their own: (X, y, weight), or label= and weight= of files")
     besides.refuse(("init_score",), "batches have none: give each to partial_moments(booster, X, y, init_score=...)")
+    spec = starting_from(spec, None)
     return stream_moments(
         forest,
         spec,

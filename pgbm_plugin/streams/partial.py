@@ -10,7 +10,7 @@ from ..custom import Objective, check_takes_batches, on_batch
 from ..device import check_device
 from ..model import ProbabilisticModel
 from ..moments import LeafMoments, leaf_moments
-from ..start import with_init_score
+from ..start import starting_from
 from ..tables.labelled import read_labelled, table_or_dataset
 from ..tables.rows import table_length
 from .gathered import own_objective
@@ -54,6 +54,5 @@ def partial_moments(
     if table_length(found.X) == 0:
         return LeafMoments.of_nothing(forest.n_leaves)
     data = read_labelled(found, forest, check_device(device), part=True)
-    if data.init_score is not None:
-        spec = with_init_score(spec)
+    spec = starting_from(spec, data.init_score)
     return leaf_moments(forest, on_batch(spec, objective, data, probe=True), data, n_jobs=n_jobs)

@@ -13,7 +13,7 @@ from ..adapters import TrainingData
 from ..custom import Objective, check_takes_batches, kept, on_batch
 from ..forest import Features, Forest
 from ..moments import LeafMoments, leaf_moments
-from ..start import LabelSums, settled_moments, with_init_score
+from ..start import LabelSums, settled_moments, starting_from
 from ..tables.columns import read_column
 from ..tables.frames import check_names
 from ..tables.labelled import as_held, read_labelled
@@ -35,10 +35,8 @@ def dask_moments(forest: Forest, spec: TrainingSpec, dX: Any, besides: Besides, 
         raise TypeError("a Dask collection needs labels: wrap(model, dX, dy)")
     check_columns(dX, forest.features)
     rows = _aligned(dX, besides)
-    if besides.init_score is not None:
-        spec, settle = with_init_score(spec), False
-    weighted = besides.sample_weight is not None
-    if not (settle and spec.start_is_mean):
+    spec, weighted = starting_from(spec, besides.init_score), besides.sample_weight is not None
+    if not (settle and spec.start_is_mean and besides.init_score is None):
         moments = rows.moments(_Training(forest, spec, besides.objective, besides.device))
         return kept(spec, besides.objective), moments, weighted
     sums = rows.label_sums(_Training(forest, spec, None, besides.device))
