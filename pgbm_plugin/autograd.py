@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
@@ -11,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .errors import warn
 from .levels import Level, read_levels
-from .tables.columns import read_column
+from .tables.columns import read_column, read_weights
 
 Array = NDArray[np.float64]
 Hessian = Literal["diagonal", "rowsum"]
@@ -114,7 +114,7 @@ class TorchObjective:
         n = np.size(y)
         if n == 0 or (sample_weight is not None and self.levels is not None):
             raise ValueError("init needs labels, and takes no sample_weight where levels have weights of their own")
-        label, given = read_column("y", y, n), read_column("sample_weight", sample_weight, n)
+        label, given = read_column("y", y, n), read_weights("sample_weight", sample_weight, n)
         assert label is not None
         weight = np.ones(n) if given is None else given
 
@@ -271,7 +271,7 @@ class TorchObjective:
     def _warn(self, which: str, message: str) -> None:
         if which not in self._warned:
             self._warned.add(which)
-            warnings.warn(message, UserWarning, stacklevel=3)
+            warn(message)
 
 
 def remembered(y: NDArray[np.float64]) -> list[TorchObjective]:

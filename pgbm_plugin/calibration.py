@@ -22,6 +22,10 @@ class Calibration:
     b: float = 1.0
     c: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not (self.b >= 0.0 and self.c >= 0.0):
+            raise ValueError(f"b and c of a calibration must not be negative, and are {self.b} and {self.c}")
+
     def __call__(self, variance: Array) -> Array:
         return variance if self.b == self.c == 1.0 else self.c * variance**self.b
 

@@ -115,10 +115,15 @@ def _diagnose(
     if trained_on is not None and not spec.subsampled and trained_on != moments.rows:
         given = f"{moments.rows:.0f} were given, training saw {trained_on}"
         return "held-out", f"{_whose_moments(spec, moments, weighted)} ({given})"
-    if contained and match < 1.0 and spec.subsampled is not False:
+    if contained and match < 1.0 and _may_be_subsampled(forest, spec):
+        unsure = (
+            ""
+            if spec.subsampled or weighted
+            else ("; if it did not, it had fewer rows, or weights below 1: then give those rows, or sample_weight=")
+        )
         return "subsampled", (
             "training grew its trees on samples of these rows (bagging, subsample or GOSS); which rows is not stored, "
-            "so the moments are those of all rows"
+            f"so the moments are those of all rows{unsure}"
         )
     if match > _MOSTLY and not spec.rates_known:
         return "approximate", (
@@ -130,10 +135,20 @@ def _diagnose(
     return "held-out", _whose_moments(spec, moments, weighted)
 
 
+def _may_be_subsampled(forest: Forest, spec: TrainingSpec) -> bool:
+    """Where the model does not say: each tree draws its own sample, and these do not have one size."""
+    if spec.subsampled is not None or not _has_unit_hessian(spec):
+        return spec.subsampled is not False
+    sizes = np.add.reduceat(spec.leaf_cover, forest.leaf_start[:-1])[spec.new_iteration()]
+    return len(sizes) < 2 or bool(np.any(sizes != sizes[0]))
+
+
 def _whose_moments(spec: TrainingSpec, moments: LeafMoments, weighted: bool) -> str:
     """Of rows that are not those of training: they are others where some leaf holds more than training saw."""
     weights = (
-        "" if weighted or spec.leaf_count is not None else ", or not with their weights (then give sample_weight=)"
+        ""
+        if weighted or spec.leaf_count is not None
+        else ", or not with their weights or base margins (then give sample_weight=, init_score=)"
     )
     saw, holds = (
         (spec.leaf_cover * (1 + 1e-4), moments.h_sum) if spec.leaf_count is None else (spec.leaf_count, moments.count)

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from .custom import Objective
 from .model import ProbabilisticModel
 from .streams.partitions import check_columns, is_dask, is_frame, one_block_wide, partitions, shared
-from .tables.columns import check_levels, level_names
+from .tables.columns import check_level, level_names
 from .tables.rows import table_length
 from .wrap import wrap as wrap_rows
 
@@ -92,7 +92,7 @@ class DaskModel:
 
     def predict_interval(self, dX: Any, coverage: float = 0.9) -> Any:
         """(n, 2) the central interval; of a frame, the columns lower and upper."""
-        check_levels("coverage", coverage)
+        check_level("coverage", coverage)
         return self._each(dX, lambda model, X: model.predict_interval(X, coverage), ["lower", "upper"])
 
     def update(

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .objectives import LOG
-
 if TYPE_CHECKING:
     from .program import Program
 
@@ -159,13 +157,6 @@ class Forest:
             leaf_value=self.leaf_value[:leaves],
             leaf_label=self.leaf_label[:leaves],
         )
-
-    def has_positive_responses(self) -> bool:
-        """Whether every row's prediction is positive, without an init score."""
-        if self.link == LOG:
-            return True
-        lowest = np.minimum.reduceat(self.leaf_value.astype(np.float64), self.leaf_start[:-1]).sum() + self.base_margin
-        return bool(lowest > 0.0)
 
     def tree_of_leaf(self) -> NDArray[np.int64]:
         """(L,) the tree that each leaf belongs to."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .conformal import conformal_scores
+from .errors import warn
 from .predictor import Predictor, Variance, check_variance, default_rho
 from .response import Margins
 from .settings import Settings, digest
-from .tables.columns import read_column
+from .tables.columns import read_weights
 from .tables.rows import Rows
 from .tuning.heldout import check_centred, held_out_labels
 
@@ -87,8 +87,8 @@ class ProbabilisticModel(Predictor):
         if chosen != "pgbm" and not calibrate:
             raise ValueError(f"variance={chosen!r} is a calibration: leave calibrate=True")
         rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, device, MIN_ROWS, recursion=True)
-        weight = read_column("sample_weight", sample_weight, len(rows))
-        positive = distributions is not None or self.forest.has_positive_responses()
+        weight = read_weights("sample_weight", sample_weight, len(rows))
+        positive = distributions is not None or self._predicts_positive()
         known = margins_, score, self._variance_floor(), self.weights.sd, positive
         held_out = validation_rows(rows, y, weight, *known, self.n_jobs)
         options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
@@ -121,10 +121,8 @@ class ProbabilisticModel(Predictor):
         """
         _, y, margins_ = self._held_out("conformalize", X_cal, y_cal, "y_cal", init_score, device, 2)
         if digest(y) == self._settings.tuned_on:
-            warnings.warn(
+            warn(
                 "these are the rows that tune saw: coverage is not guaranteed; keep rows for conformalize alone",
-                UserWarning,
-                stacklevel=2,
             )
         before = self._settings.conformal
         around = self.distribution if before is None or self.distribution != "conformal" else before.family
@@ -203,7 +201,7 @@ class ProbabilisticModel(Predictor):
                 "variance='pgbm', or tune it again with newer rows"
             )
         besides = Besides(y, sample_weight, init_score, None, label, weight, self.device)
-        new = updated(self, X, besides, decay, n_jobs or self.n_jobs, progress)
+        new = updated(self, X, besides, decay, self.n_jobs if n_jobs is None else n_jobs, progress)
         rho = default_rho(new.moments) if self.rho == self.default_rho else self.rho
         calibration = self.calibration.moved(new.ratio)
         self._settings = replace(self._settings, rho=rho, calibration=calibration, conformal=None)
@@ -229,7 +227,7 @@ class ProbabilisticModel(Predictor):
         rows, score = self._read(X, init_score, device)
         known = self.forest, self.spec, self.moments, self.certificate
         label = held_out_labels(name, y_name, y, rows, at_least, *known)
-        margins_ = self._margins(X, self.rho, init_score, device, recursion=recursion)
+        margins_ = self._margins_of(rows, score, self.rho, recursion=recursion)
         if score is not None or not self.spec.own_starts:  # else what is amiss has been said
             check_centred(name, label, margins_.prediction)
         return rows, label, margins_

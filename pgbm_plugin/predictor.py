@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -16,6 +15,7 @@ from .calibration import Calibration
 from .certificate import Certificate
 from .conformal import variance_floor
 from .device import check_device, in_kind_of, read_rows_for
+from .errors import warn
 from .forest import Forest
 from .moments import LeafMoments
 from .objectives import LOG
@@ -23,7 +23,7 @@ from .propagate import LeafWeights, margins, paper_leaf_values, typical_variance
 from .response import Margins, summary, to_response
 from .settings import Settings
 from .streams.batches import is_stream, naming, unlabelled_stream
-from .tables.columns import check_levels, read_column
+from .tables.columns import check_level, check_levels, read_column
 from .tables.rows import Rows
 from .training import TrainingSpec
 
@@ -206,7 +206,7 @@ class Predictor:
         self, X: Any, coverage: float = 0.9, *, init_score: Any = None, device: str | None = None
     ) -> Any:
         """(n, 2) lower and upper end of the central interval."""
-        check_levels("coverage", coverage)
+        check_level("coverage", coverage)
         return in_kind_of(X, np.stack(self._of_table(X, init_score, device)[1].interval(coverage), axis=1))
 
     def _of_table(
@@ -227,6 +227,13 @@ class Predictor:
         """Below this no outcome can lie: the objective's word, not that of a family that someone chose."""
         return 0.0 if self.forest.link == LOG else -np.inf
 
+    def _predicts_positive(self) -> bool:
+        """Whether the prediction for any row is positive."""
+        if self.forest.link == LOG:
+            return True
+        lowest = np.minimum.reduceat(self._leaf_value.astype(np.float64), self.forest.leaf_start[:-1]).sum()
+        return not self.spec.own_starts and bool(lowest + self.forest.base_margin > 0.0)
+
     def _read(self, X: Any, init_score: Any, device: str | None) -> tuple[Rows, NDArray[np.float64] | None]:
         if is_stream(X):
             raise TypeError(
@@ -239,21 +246,23 @@ class Predictor:
         rows = read_rows_for(X, self.forest, self.device if device is None else check_device(device))
         return rows, read_column("init_score", init_score, len(rows))
 
-    def _margins(
+    def _margins(self, X: Any, rho: float, init_score: Any, device: str | None, dtype: Any = np.float64) -> Margins:
+        """What the trees say of a table."""
+        return self._margins_of(*self._read(X, init_score, device), rho, dtype)
+
+    def _margins_of(
         self,
-        X: Any,
+        rows: Rows,
+        init_score: NDArray[np.float64] | None,
         rho: float,
-        init_score: Any,
-        device: str | None,
         dtype: Any = np.float64,
         *,
         recursion: bool = False,
     ) -> Margins:
         """The walk: margins, predictions and variances of rows; with `recursion` the paper's, whatever is set."""
-        rows, score = self._read(X, init_score, device)
-        self._check_start(score)
+        self._check_start(init_score)
         scale = None if recursion else self._settings.scale
-        values = self._leaf_value, score, self.weights.sd, rho, None if scale is None else scale.step
+        values = self._leaf_value, init_score, self.weights.sd, rho, None if scale is None else scale.step
         margin, variance, steps = margins(self.forest, rows, *values, n_jobs=self.n_jobs, dtype=dtype)
         assert variance is not None
         if scale is not None:
@@ -264,11 +273,9 @@ class Predictor:
     def _check_start(self, init_score: Any) -> None:
         """Warn of rows without the scores that training started from; `predict` says nothing, as the boosters do."""
         if init_score is None and self.spec.own_starts:
-            warnings.warn(
+            warn(
                 "training had an init_score (base_margin), and these rows have none: their distributions are those of "
                 "what the trees add to it; give init_score=",
-                UserWarning,
-                stacklevel=5,
             )
 
     def _checked_family(self, name: str | None, rho: float | None) -> tuple[float, type[Distribution], dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .tables.columns import check_levels, read_column
+from .tables.columns import check_level, check_levels, read_column, read_weights
 
 if TYPE_CHECKING:
     from .distributions import Distribution
@@ -41,15 +41,15 @@ def pinball(y_true: Any, y_pred: ArrayLike, q: float = 0.5, sample_weight: Any =
 
 def interval_score(y_true: Any, interval: ArrayLike, coverage: float = 0.9, sample_weight: Any = None) -> float:
     """Mean interval score (Gneiting and Raftery 2007, eq. 43): width, plus 2/alpha times the distance of a miss."""
-    alpha = 1.0 - check_levels("coverage", coverage)
+    alpha = 1.0 - check_level("coverage", coverage)
     low, high = _ends(interval)
     y = _outcomes(y_true, len(low))
     miss = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
     return _average(high - low + 2.0 / alpha * miss, sample_weight)
 
 
-def coverage(y_true: Any, interval: ArrayLike, sample_weight: Any = None, **options: Any) -> float:
-    """Share of outcomes inside intervals (n, 2), ends included; `options` of a `Scorer` have no effect."""
+def coverage(y_true: Any, interval: ArrayLike, sample_weight: Any = None, *, coverage: float | None = None) -> float:
+    """Share of outcomes inside intervals (n, 2), ends included; the `coverage` that was asked for changes nothing."""
     low, high = _ends(interval)
     y = _outcomes(y_true, len(low))
     return _average(((low <= y) & (y <= high)).astype(np.float64), sample_weight)
@@ -124,4 +124,4 @@ def _ends(interval: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 
 def _average(values: NDArray[np.float64], sample_weight: Any) -> float:
-    return float(np.average(values, weights=read_column("sample_weight", sample_weight, len(values))))
+    return float(np.average(values, weights=read_weights("sample_weight", sample_weight, len(values))))

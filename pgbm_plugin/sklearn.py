@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from .autograd import TorchObjective
 from .distributions import Conformal, family
 from .predictor import Variance, check_variance
-from .tables.columns import check_levels, read_column
+from .tables.columns import check_level, read_column, read_weights
 from .tables.frames import FRAMES
 from .tuning.rows import MIN_ROWS
 from .tuning.search import rho_grid
@@ -192,7 +192,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         rows = X.shape[0]
         label = read_column("y", column_or_1d(y, warn=True), rows)
         assert label is not None
-        weight, start = read_column("sample_weight", sample_weight, rows), read_column("init_score", init_score, rows)
+        weight, start = read_weights("sample_weight", sample_weight, rows), read_column("init_score", init_score, rows)
         return _Data(X, label, weight, start)
 
     def _split(self, data: _Data) -> tuple[_Data, _Data | None, _Data | None]:
@@ -243,7 +243,7 @@ class _Data(NamedTuple):
 def _held_out_rows(name: str, fraction: float | None, n: int, at_least: int) -> int:
     if fraction is None:
         return 0
-    check_levels(name, fraction)
+    check_level(name, fraction)
     size = round(fraction * n)
     if size < at_least:
         raise ValueError(f"{name}={fraction:g} of {n} rows is {size}, and {at_least} are needed: give it more")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from .autograd import TorchObjective, remembered
 from .certificate import Certificate, certify
 from .custom import with_objective
 from .device import check_device
+from .errors import warn
 from .forest import Forest
 from .model import ProbabilisticModel
 from .moments import LabelledRows, LeafMoments, leaf_moments
@@ -27,6 +27,7 @@ from .start import LabelSums, settled_moments, starting_from
 from .streams.categories import with_category_columns
 from .streams.gathered import Besides, gathered, is_elsewhere
 from .streams.partitions import is_dask
+from .tables.frames import with_seen_categories
 from .tables.labelled import read_labelled, training_data
 from .training import TrainingSpec
 
@@ -110,6 +111,8 @@ def wrap(
     found = training_data(booster, X, y, sample_weight, init_score)
     plain = objective is not None and not isinstance(objective, TorchObjective)
     data = read_labelled(found, forest, device, custom=plain, explicit=sample_weight is not None)
+    features = with_seen_categories(forest.features, data.rows)
+    forest = forest if features is forest.features else replace(forest, features=features)
     candidates = [with_objective(spec, known, data) for known in _objectives(booster, spec, objective, data.y)]
     spec, moments, certificate = _first_certified(forest, candidates, data, n_jobs, progress)
     rows = None if variance == "pgbm" else data
@@ -149,18 +152,16 @@ def _model(
         if variance == "boosted":
             model._settings = replace(model._settings, scale=model.training_scale)
         if variance == "boosted" and model.training_scale is None:
-            warnings.warn(
+            warn(
                 "no scale was boosted, and the variance is the paper's: residuals of these rows are all zero, or not "
                 "finite; let tune boost one from held-out rows",
-                UserWarning,
-                stacklevel=3,
             )
-    return _warned(model, 4)
+    return _warned(model)
 
 
-def _warned(model: ProbabilisticModel, stacklevel: int = 3) -> ProbabilisticModel:
+def _warned(model: ProbabilisticModel) -> ProbabilisticModel:
     if model.certificate.status != "certified":
-        warnings.warn(f"not certified: {model.certificate}", UserWarning, stacklevel=stacklevel)
+        warn(f"not certified: {model.certificate}")
     return model
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -261,3 +263,23 @@ def test_no_data_reachable(numeric):
             call()
     with pytest.raises(ValueError, match="no labels; give y"):
         wrap(train("xgboost", X, y), xgb.DMatrix(X))
+
+
+@pytest.mark.parametrize("damage", [{"model": []}, {"model": {}}, {"name": "gbtree"}])
+def test_damaged_xgboost_files(damage, numeric, tmp_path):
+    X, y = numeric
+    xgb.train({"max_depth": 2}, xgb.DMatrix(X, y), 3).save_model(tmp_path / "model.json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    document["learner"]["gradient_booster"] = {"name": "gbtree", **damage}
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(ValueError, match=r"model\.json': damaged XGBoost model"):
+        wrap(tmp_path / "model.json", X, y)
+
+
+def test_an_odd_best_iteration(numeric, tmp_path):
+    X, y = numeric
+    xgb.train({"max_depth": 2}, xgb.DMatrix(X, y), 3).save_model(tmp_path / "model.json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    document["learner"]["attributes"] = {"best_iteration": []}
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    assert wrap(tmp_path / "model.json", X, y).certificate.status == "certified"

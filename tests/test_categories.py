@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 
-from pgbm_plugin import wrap
+from pgbm_plugin import load, wrap
 
 LGB = {"num_leaves": 10, "min_data_in_leaf": 5, "min_data_per_group": 5, "cat_smooth": 1.0, "verbose": -1}
 LGB |= {"num_threads": 1}
@@ -186,3 +186,20 @@ def test_text_in_place_of_a_category_is_named(kind, mixed):
     model = wrap(booster, X, y)
     with pytest.raises(ValueError, match=rf"column '{column}' has type .*categorical, as in training"):
         model.predict(X.assign(**{column: X[column].astype(str)}))
+
+
+def test_lightgbm_columns_are_remembered(tmp_path):
+    """LightGBM stores the categories and not where they were; the frame that was wrapped tells."""
+    rng = np.random.default_rng(0)
+    numbers = rng.choice([10, 20, 30], (400, 2))
+    X = pd.DataFrame({"a": pd.Categorical(numbers[:, 0]), "b": numbers[:, 1], "c": rng.normal(size=400)})
+    y = numbers @ [0.1, 0.02] + X["c"]
+    booster = lgb.train(LGB, lgb.Dataset(X, y), 5)
+    model = wrap(booster, X, y)
+    assert np.array_equal(model.predict(X), booster.predict(X))
+    with pytest.raises(ValueError, match="column 'a' was categorical in training"):
+        model.predict(X.astype({"a": int, "b": "category"}))
+    model.save(tmp_path / "model.pgbm")
+    X.astype({"a": int}).to_parquet(tmp_path / "rows.parquet")  # where the category is a number again
+    again = next(load(tmp_path / "model.pgbm").predict_dist(tmp_path / "rows.parquet"))
+    assert np.array_equal(again.mean(), booster.predict(X))

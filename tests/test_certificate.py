@@ -226,3 +226,19 @@ def test_what_is_not_certified_still_predicts(data):
     assert (model.moments.count == 0).any()
     assert np.all(model.weights.variance[model.moments.count == 0] > 0)
     assert np.all(np.isfinite(model.predict_var(X)))
+
+
+@pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
+def test_fewer_rows_or_weights_are_not_only_called_a_sample(objective, data):
+    """XGBoost does not store whether it sampled; where trees are all of one size it did not."""
+    X, y = data
+    params = {"objective": objective}
+    fewer = certificate(train("xgboost", X[:3000], y[:3000], params), X, y)
+    weighted = certificate(train("xgboost", X, y, params, weight=np.linspace(0.1, 0.9, len(y))), X, y)
+    if objective == "reg:squarederror":
+        assert (fewer.status, weighted.status) == ("held-out", "approximate")
+    else:
+        assert all("sample_weight=" in found.sentence for found in (fewer, weighted))
+    sampled = certificate(train("xgboost", X, y, {**params, "subsample": 0.5}), X, y)
+    assert sampled.status == "subsampled"
+    assert "sample_weight" not in sampled.sentence

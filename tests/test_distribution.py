@@ -8,7 +8,8 @@ import pytest
 from scipy import integrate, stats
 
 from pgbm_plugin import wrap
-from pgbm_plugin.distributions import Normal
+from pgbm_plugin.calibration import Calibration
+from pgbm_plugin.distributions import Empirical, Normal, Poisson, register
 
 MEAN = np.array([0.0, -3.0, 1e6, 2.5])
 SD = np.array([1.0, 0.2, 5.0, 1e-3])
@@ -199,3 +200,40 @@ def test_repr_tells_what_there_is(numeric):
     text = repr(wrap(lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 5), X, y))
     for word in ("LightGBM", "regression", "5 trees", "400", "certified", "0.02602", "normal"):
         assert word in text
+
+
+def test_one_interval_at_a_time(normal, numeric):
+    X, y = numeric
+    model = wrap(lgb.train({"num_leaves": 4, "verbose": -1}, lgb.Dataset(X, y), 2), X, y)
+    for ask in (normal.interval, lambda levels: model.predict_interval(X, levels)):
+        with pytest.raises(ValueError, match="must be one number"):
+            ask([0.5, 0.9])
+
+
+def test_large_counts_have_a_crps():
+    """scipy's Bessel functions end below 1e9; the CRPS of such a Poisson is that of a normal.
+
+    To 1e-3: the mass at y is a difference of numbers of the size of mu log mu.
+    """
+    mu = np.array([1e7, 9.9e7, 1.1e8, 1e9, 1e10])
+    y = mu + 0.3 * np.sqrt(mu)
+    np.testing.assert_allclose(Poisson.from_moments(mu, mu).crps(y), Normal.from_moments(mu, mu).crps(y), rtol=1e-3)
+
+
+def test_what_is_not_known_is_not_drawn():
+    """A parameter that is NaN makes draws that are, or none; only a point mass has such parameters of its own."""
+    assert np.isnan(Normal(loc=[np.nan], scale=[1.0]).rvs(random_state=0)).all()
+    assert np.array_equal(Normal.from_moments(np.array([2.0]), np.zeros(1)).rvs(3, random_state=0), [[2.0, 2.0, 2.0]])
+    with pytest.raises(ValueError, match="not finite"):
+        Empirical.from_moments(np.ones(1), np.array([np.inf]), residuals=[-1.0, 1.0])
+
+
+@pytest.mark.parametrize("wrong", [(-1.0, 1.0), (1.0, -2.0), (np.nan, 1.0)])
+def test_a_calibration_keeps_variances_positive(wrong):
+    with pytest.raises(ValueError, match="calibration must not be negative"):
+        Calibration(*wrong)
+
+
+def test_a_family_of_a_known_name_is_refused():
+    with pytest.raises(ValueError, match="a family 'normal' already"):
+        register(type("Normal", (Normal,), {"__module__": "elsewhere"}))

@@ -10,7 +10,7 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import wrap
-from pgbm_plugin.calibration import Calibration
+from pgbm_plugin.calibration import MAX_B, Calibration
 from pgbm_plugin.distributions import FAMILIES
 from pgbm_plugin.scores import crps, nll
 from pgbm_plugin.tuning.search import DEFAULT_RHO
@@ -101,7 +101,9 @@ def test_table_and_words(model, rows):
     assert "500" in repr(result)
     assert "edge" not in text
     edge = replace(result, candidates=(replace(result.best, rho=float(result.rho[-1])), *result.candidates[1:]))
-    assert "at the edge of the search: rho\n" in f"{edge}\n"
+    assert "rho is at the edge of the search\n" in f"{edge}\n"
+    steep = replace(result.best, calibration=Calibration(MAX_B, 1.0))
+    assert "variance='auto'" in str(replace(result, candidates=(steep, *result.candidates[1:])))
     assert len(repr(result)) < 3000  # for people, not for printing arrays of thousands
 
 

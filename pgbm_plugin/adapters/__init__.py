@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import UnsupportedModelError
+from ..errors import UnsupportedModelError, warn
 from ..forest import Forest
 from ..saving.container import is_container
 from ..training import TrainingSpec
 from . import lightgbm, xgboost
+from .xgboost_trees import best_iteration
 
 # Where estimators that hold another keep it when they are fitted.
 _AROUND = {"best_estimator_": ".best_estimator_", "regressor_": ".regressor_", "steps": "[-1]"}
@@ -150,9 +150,7 @@ def _read_file(path: Path) -> tuple[Forest, TrainingSpec]:
         if lightgbm.is_model_text(raw[:16]):
             return lightgbm.read(raw.decode())
         if xgboost.is_model_bytes(raw[:16]):
-            document = xgboost.load(raw)
-            _warn_of_later_trees(document)
-            return xgboost.read(document)
+            return _read_xgboost_file(raw)
     except UnsupportedModelError:
         raise
     except ValueError as error:
@@ -163,18 +161,17 @@ def _read_file(path: Path) -> tuple[Forest, TrainingSpec]:
     )
 
 
-def _warn_of_later_trees(document: Any) -> None:
-    """An estimator would stop at the best iteration; a booster, which a file is, does not."""
-    learner = document["learner"]
-    best = learner.get("attributes", {}).get("best_iteration") if isinstance(learner.get("attributes"), dict) else None
-    rounds = len(learner["gradient_booster"].get("model", {}).get("iteration_indptr", ())) - 1
-    if best is not None and int(best) + 1 < rounds:
-        warnings.warn(
-            f"the model stopped early, at iteration {int(best) + 1} of {rounds}. A file is read as xgb.Booster "
+def _read_xgboost_file(raw: bytes) -> tuple[Forest, TrainingSpec]:
+    """As xgb.Booster reads it: an estimator would stop at the best iteration."""
+    document = xgboost.load(raw)
+    forest, spec = xgboost.read(document)
+    best, rounds = best_iteration(document["learner"]), int(spec.iteration[-1]) + 1
+    if best is not None and best + 1 < rounds:
+        warn(
+            f"the model stopped early, at iteration {best + 1} of {rounds}. A file is read as xgb.Booster "
             f"reads it, with all trees; to stop at the best, load it into an XGBRegressor and wrap that",
-            UserWarning,
-            stacklevel=5,
         )
+    return forest, spec
 
 
 def _read_xgboost(

@@ -67,14 +67,22 @@ class FlatTrees:
         return np.bincount(self.iteration)[self.iteration]
 
 
+def best_iteration(learner: Mapping[str, Any]) -> int | None:
+    """Where early stopping would have predictions stop; None if training had none."""
+    attributes = learner.get("attributes")
+    found = attributes.get("best_iteration") if isinstance(attributes, Mapping) else None
+    return int(found) if isinstance(found, str) else None
+
+
 def flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> FlatTrees:
     """The trees of a model document, up to its best iteration if so asked."""
     model = learner["gradient_booster"]["model"]
     trees = model["trees"]
     parallel = max(1, int(model["gbtree_model_param"].get("num_parallel_tree", "1")))
     indptr = np.asarray(model.get("iteration_indptr", np.arange(0, len(trees) + 1, parallel)), np.int64)
-    if use_best_iteration and "best_iteration" in learner.get("attributes", {}):
-        indptr = indptr[: int(learner["attributes"]["best_iteration"]) + 2]
+    best = best_iteration(learner) if use_best_iteration else None
+    if best is not None:
+        indptr = indptr[: best + 2]
         trees = trees[: indptr[-1]]
     if not trees:
         raise UnsupportedModelError("the XGBoost model has no trees; train it first")

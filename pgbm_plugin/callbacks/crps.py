@@ -7,19 +7,17 @@ rows that are scored take one step of the recursion.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..adapters import TrainingData, lightgbm, read_dataset, read_model
-from ..errors import UnsupportedModelError
+from ..errors import UnsupportedModelError, warn
 from ..forest import Forest
 from ..moments import LabelledRows, leaf_moments
 from ..objectives import Gradients
-from ..tables.columns import read_column
+from ..tables.columns import read_column, read_weights
+from ..tables.labelled import as_held
 from ..tables.rows import read_rows
 from ..training import TrainingSpec
 from ..wrap import wrap
@@ -148,11 +146,9 @@ class CRPSCallback:
         # in front, because early stopping may look at the first metric only
         results[:0] = [entry(data_name, self.name, value, False) for data_name, value in scores.items()]
         if env.iteration == env.begin_iteration and len(results) % len({result[1] for result in results}):
-            warnings.warn(
+            warn(
                 f"LightGBM's early_stopping needs every metric on every data set, and {self.name} is not known on "
                 f"{', '.join(sorted(shown - {*scores}))}: leave these out of valid_sets, or set metric='None'",
-                UserWarning,
-                stacklevel=2,
             )
 
     def before_training(self, model: Any) -> Any:
@@ -224,11 +220,9 @@ class CRPSCallback:
         )
         forest, spec = first.forest, first.spec
         data, held_out = _labelled_rows(training, "", forest), _labelled_rows(validation, "_val", forest)
-        # boosters hold weights in float32
-        weight = None if data.weight is None else data.weight.astype(np.float32).astype(np.float64)
         from_zero = spec.from_zero() if spec.folded[0] else spec
         start = data.initial_margin(forest, from_zero, 0, len(data))
-        train = FollowedRows(data.rows, data.y, weight, data.init_score, start)
+        train = FollowedRows(data.rows, data.y, as_held(data.weight), data.init_score, start)
         leaf_moments(forest, from_zero, train, n_jobs=self.n_jobs)
         objective = spec.objective
         assert objective is not None
@@ -262,5 +256,5 @@ def _labelled_rows(given: TrainingData, suffix: str, forest: Forest) -> Labelled
     y = read_column(f"y{suffix}", given.y, len(rows))
     if y is None:
         raise ValueError(f"the data set X{suffix} has no labels; give y{suffix}")
-    weight = read_column("sample_weight", given.sample_weight, len(rows))
+    weight = read_weights(f"sample_weight{suffix}", given.sample_weight, len(rows))
     return LabelledRows(rows, y, weight, read_column(f"init_score{suffix}", given.init_score, len(rows)))

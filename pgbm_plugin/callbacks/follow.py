@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..calibration import Calibration
 from ..certificate import certify
+from ..errors import warn
 from ..forest import Forest
 from ..moments import LabelledRows, LeafMoments, leaf_moments
 from ..objectives import Objective
@@ -113,4 +113,4 @@ class Run:
         certificate = certify(forest, spec, moments, self.train.weight is not None)
         if certificate.status != "certified":
             self.told = True
-            warnings.warn(f"not certified after {self.rounds} iterations: {certificate}", UserWarning, stacklevel=5)
+            warn(f"not certified after {self.rounds} iterations: {certificate}")

@@ -7,7 +7,6 @@ is asked for the leaves themselves.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -18,7 +17,7 @@ from ..adapters.xgboost import load
 from ..adapters.xgboost_trees import flatten
 from ..autograd import TorchObjective
 from ..certificate import leaf_errors
-from ..errors import UnsupportedModelError
+from ..errors import UnsupportedModelError, warn
 from ..moments import joined
 from ..objectives import IDENTITY, Gradients
 from ..parallel import resolve_jobs
@@ -105,7 +104,7 @@ class _LightGBMRecorder:
         if ways is None:
             failure = _why_untold(trees, rows)
             setattr(model, ATTRIBUTE, replace(rows.recorded, failure=failure))
-            warnings.warn(f"record() ends here, and training goes on: {failure}", UserWarning, stacklevel=4)
+            warn(f"record() ends here, and training goes on: {failure}")
             return None
         rows.follow(trees, ways, self.n_jobs, one_iteration=False)
         return rows

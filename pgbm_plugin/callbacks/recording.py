@@ -15,9 +15,10 @@ from ..custom import TorchSteps
 from ..errors import UnsupportedModelError
 from ..forest import Forest
 from ..moments import LeafMoments, custom_gradients, from_sums, joined
-from ..objectives import IDENTITY, LOG, Gradients, custom, forgotten
+from ..objectives import IDENTITY, Gradients, custom, forgotten
 from ..parallel import map_chunks
 from ..route import gradient_arguments
+from ..start import LabelSums
 from ..training import TrainingSpec
 
 # Where a booster keeps what was recorded: a Python attribute survives pickle and, in XGBoost, copies.
@@ -35,8 +36,6 @@ _MAX_STEPS, _RISK = 1 << 14, 1e-5
 
 # A score that went through exp and log, or through an average, is off by a few roundings.
 SLACK = 16.0 * float(np.finfo(np.float64).eps)
-
-_FIELDS = ("count", "g_mean", "h_mean", "gg", "hh", "gh")
 
 INSTEAD = "call wrap(booster, X, y)"
 
@@ -120,9 +119,9 @@ def _first_leaves(trees: list[Leaves]) -> NDArray[np.int64]:
 
 def _merged(sums: list[NDArray[np.float64]], rows: int) -> LeafMoments:
     """Moments from the accumulators of chunks of so many rows in all; finished at once, for the sake of speed."""
-    all_chunks = from_sums(np.concatenate(sums), rows)
-    chunks = zip(*(np.split(getattr(all_chunks, name), len(sums)) for name in _FIELDS), strict=True)
-    return replace(reduce(LeafMoments.merge, (LeafMoments(0, *chunk) for chunk in chunks)), rows=rows)
+    all_chunks, leaves = from_sums(np.concatenate(sums), 0), len(sums[0])
+    chunks = (all_chunks.part(i * leaves, (i + 1) * leaves) for i in range(len(sums)))
+    return replace(reduce(LeafMoments.merge, chunks), rows=rows)
 
 
 class TrainingRows:
@@ -158,22 +157,16 @@ class TrainingRows:
             spec = spec.with_own_starts()
             self.margin = self.at = init_score.astype(dtype)
         else:
-            spec = replace(spec, start=self._start(spec))
+            if spec.start_is_mean:
+                weights = self.weight if len(self.weight) else None
+                sums = LabelSums.of_model(spec, self.forest).add(spec, y.astype(np.float64), weights)
+                spec = replace(spec, start=sums.start(spec, self.forest))
             self.margin = np.full(len(y), self.forest.base_margin, dtype)
             self.at = np.full(len(y), spec.start, dtype) if spec.folded[0] or average else self.margin
         self.spec, self.average = spec, average
         self.reach = float(np.abs(self.margin).max())
         self._taken = np.empty(len(y), np.uint32)
         self.recorded = Recorded(spec.start, init_score is not None, weight is not None, objective is not None, [], [])
-
-    def _start(self, spec: TrainingSpec) -> float:
-        """The mean label, where training starts from it: as `wrap` has it."""
-        if not spec.start_is_mean:
-            return spec.start
-        mean = float(np.average(self.y, weights=self.weight if len(self.weight) else None))
-        if self.forest.link != LOG:
-            return mean
-        return float(np.log(mean)) if mean > 0 else spec.start
 
     def tell_two(self, tree: Leaves) -> bool:
         """Whether the scores after another tree like this one will still tell the leaves of both.
@@ -249,8 +242,7 @@ class TrainingRows:
         first = _first_leaves(trees)
         moments = _merged(list(map_chunks(gather, len(y), _chunk(len(y)), n_jobs)), len(y))
         for tree, lo, hi in zip(trees, first[:-1], first[1:], strict=True):
-            of_tree = (getattr(moments, name)[lo:hi] for name in _FIELDS)
-            self.recorded.moments.append(LeafMoments(len(y), *of_tree))
+            self.recorded.moments.append(moments.part(lo, hi))
             self.recorded.leaves.append(tree)
             self.reach += float(np.abs(tree.value).max())
         if not self.average:

@@ -23,6 +23,7 @@ def add(commands: Any) -> None:
     command.add_argument("model", metavar="MODEL", help="a model file that wrap or tune wrote")
     command.add_argument("data", nargs="+", metavar="DATA", help="test rows: Parquet or CSV files, or patterns")
     command.add_argument("--label", required=True, metavar="COL", help="the column of labels")
+    command.add_argument("--init-score", metavar="COL", help="the column of init scores, if the model takes them")
     command.add_argument("--title", help="the page's title (default: the model's file)")
     add_categorical(command)
     add_output(command, "FILE", "the page to write, such as report.html")
@@ -40,10 +41,11 @@ def run(args: Namespace) -> None:
     model = load_model(args)
     from ..report import report
 
-    rows = read_labelled(paths, model.forest.features, args.label)
+    rows = read_labelled(paths, model.forest.features, args.label, None, args.init_score)
     with naming(named(paths)):
         y = read_column("y", rows.y, len(rows.X))
-    page = report(model, rows.X, y, title=Path(args.model).name if args.title is None else args.title)
+    title = Path(args.model).name if args.title is None else args.title
+    page = report(model, rows.X, y, init_score=rows.init_score, title=title)
     write_atomically(args.output, page.encode(errors="replace"))  # a name from the shell need not be text
     if not args.quiet:
         print(f"{len(rows.X)} rows -> {args.output}")

@@ -52,7 +52,9 @@ def register(cls: type[Distribution]) -> type[Distribution]:
         raise TypeError(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}")
     if not re.fullmatch(r"[a-z]\w*", getattr(cls, "name", "")):
         raise ValueError(f"{cls.__name__} needs a class attribute name, in small letters")
-    if FAMILIES.get(cls.name, cls).__qualname__ != cls.__qualname__:
+    known = FAMILIES.get(cls.name, cls)
+    # a cell of a notebook that is run again defines the same class anew
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(f"there is a family {cls.name!r} already; choose another name")
     FAMILIES[cls.name] = cls
     return cls

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..tables.columns import check_levels
+from ..tables.columns import check_level
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -201,19 +201,21 @@ class Distribution(ABC):
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
         """Ends of the central interval that holds this much probability."""
-        tail = (1.0 - check_levels("confidence", confidence)) / 2.0
+        tail = (1.0 - check_level("confidence", confidence)) / 2.0
         return self.ppf(tail), self.isf(tail)
 
     def rvs(self, size: int | None = None, random_state: Any = None) -> Array:
         """Samples: (n,) for None, else (n, size). `random_state`: a seed or a NumPy Generator."""
         shape = (len(self), 1 if size is None else size)
-        p = {key: np.where(np.isnan(value), 1.0, value)[:, None] for key, value in self.params.items()}
+        p = {key: value[:, None] for key, value in self.params.items()}
+        if self._point is not None:  # NumPy draws from no parameters that are NaN
+            p = {key: np.where(np.isnan(self._point)[:, None], value, 1.0) for key, value in p.items()}
         draws = self._rvs(np.random.default_rng(random_state), shape, **p)
         out = _unless(None if self._point is None else self._point[:, None], draws, lambda at: at)
         return out[:, 0] if size is None else out
 
     def crps(self, y: ArrayLike) -> Array:
-        """(n,) continuous ranked probability score of the outcomes, in closed form."""
+        """(n,) continuous ranked probability score of the outcomes."""
         y, p, point = self._per_row(y)
         return _unless(point, self._crps(y, **p), lambda at: np.abs(y - at))
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
-from ..tables.columns import check_levels
+from ..errors import warn
+from ..tables.columns import check_level
 from .base import Array
 from .empirical import Empirical
 
@@ -23,7 +22,7 @@ class Conformal(Empirical):
     tunable = False
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
-        tail = (1.0 - float(check_levels("confidence", confidence))) / 2.0
+        tail = (1.0 - check_level("confidence", confidence)) / 2.0
         ends = self.ppf([tail, 1.0 - tail])
         return ends[:, 0], ends[:, 1]
 
@@ -33,10 +32,8 @@ class Conformal(Empirical):
         exact = (m + 1) * q
         rank = np.where(q < 0.5, np.floor(exact + 1e-9), np.ceil(exact - 1e-9)).astype(np.int64)
         if np.any((rank < 1) | (rank > m)):
-            warnings.warn(
+            warn(
                 f"{m} calibration rows are too few for some of the levels asked for: those quantiles are infinite",
-                UserWarning,
-                stacklevel=4,
             )
         padded = np.concatenate([[-np.inf], self.residuals, [np.inf]])
-        return np.maximum(loc + scale * padded[np.clip(rank, 0, m + 1)], self.lower)
+        return self._outcome(padded[np.clip(rank, 0, m + 1)], loc, scale)

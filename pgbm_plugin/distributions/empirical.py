@@ -39,7 +39,9 @@ class Empirical(Distribution):
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
         if "residuals" not in options:
             raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
-        variance = np.asarray(variance, np.float64)
+        mean, variance = np.asarray(mean, np.float64), np.asarray(variance, np.float64)
+        if not np.all(cls._fits(mean, variance)):
+            raise ValueError(f"{cls.name} cannot have moments that are not finite")
         point = np.where(variance <= 0.0, mean, np.nan)
         params: dict[str, Any] = {**cls._parameters(mean, np.where(variance <= 0.0, np.nan, variance)), **options}
         return cls(point=point, **params)
@@ -63,16 +65,17 @@ class Empirical(Distribution):
         raise NotImplementedError(f"the {self.name} distribution has no density; score it with crps")
 
     def _cdf(self, x: Array, loc: Array, scale: Array) -> Array:
-        return np.where(x < self.lower, 0.0, self._below((x - loc) / scale) / len(self.residuals))
+        below = np.maximum(self._below((x - loc) / scale), self._on_lower(loc, scale))
+        return np.where(x < self.lower, 0.0, below / len(self.residuals))
 
     def _ppf(self, q: Array, loc: Array, scale: Array) -> Array:
         m = len(self.residuals)
         # rounding in q * m must not push a level that lies on a step to the next one
         rank = np.ceil(q * m - 1e-9).astype(np.int64) - 1
-        return np.maximum(loc + scale * self.residuals[np.clip(rank, 0, m - 1)], self.lower)
+        return self._outcome(self.residuals[np.clip(rank, 0, m - 1)], loc, scale)
 
     def _rvs(self, rng: np.random.Generator, shape: tuple[int, ...], loc: Array, scale: Array) -> Array:
-        return np.maximum(loc + scale * rng.choice(self.residuals, shape), self.lower)
+        return self._outcome(rng.choice(self.residuals, shape), loc, scale)
 
     def _crps(self, y: Array, loc: Array, scale: Array) -> Array:
         """E|Y - y| - E|Y - Y'| / 2, from sorted residuals and running sums over them."""
@@ -101,9 +104,24 @@ class Empirical(Distribution):
         """How many residuals are <= z."""
         return np.searchsorted(self.residuals, z, side="right")
 
+    def _outcome(self, residual: Array, loc: Array, scale: Array) -> Array:
+        """What a residual stands for."""
+        outcome = loc + scale * residual
+        return outcome if self.lower == -np.inf else np.where(residual <= self._bound(loc, scale), self.lower, outcome)
+
     def _on_lower(self, loc: Array, scale: Array) -> Any:
         """How many outcomes lie on the lower bound."""
-        return self._below((self.lower - loc) / scale) if np.isfinite(self.lower) else np.zeros(np.shape(loc), np.int64)
+        bounded = self.lower > -np.inf
+        return self._below(self._bound(loc, scale)) if bounded else np.zeros(np.shape(loc), np.int64)
+
+    def _bound(self, loc: Array, scale: Array) -> Array:
+        """The residual of the lower bound, and a little more.
+
+        Under a log link with one relative spread, a label of 0 leaves the same residual, -mean / std, in every row;
+        rounding must not lift it off the bound again.
+        """
+        residual = (self.lower - loc) / scale
+        return residual + 1e-9 * (1.0 + np.abs(residual))
 
     def to_scipy(self) -> Any:
         raise NotImplementedError("scipy has no such location-scale family")

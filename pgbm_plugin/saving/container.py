@@ -16,8 +16,8 @@ import math
 import os
 import secrets
 import struct
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -198,12 +198,22 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Replace a file in one step: whoever reads it finds the old content or the new, also after a crash."""
+    """Write a whole file, see `replacing`."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file that takes the place of the one at `path` in one step, at the end; after an error that stays as it was.
+
+    Whoever reads it finds the old content or the new, also after a crash.
+    """
     target = Path(os.path.realpath(path))  # a link stays one
     part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
     try:
         with part.open("xb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         with suppress(OSError):

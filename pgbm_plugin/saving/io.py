@@ -259,5 +259,5 @@ def _check_range(model: ProbabilisticModel) -> None:
     largest = float(np.finfo(model._leaf_value.dtype).max) / 4.0
     if not margin <= (largest**0.25 if forest.link == SIGNED_SQRT else largest):
         raise ValueError("the values of its leaves add up to more than a prediction can be")
-    if min(calibration.b, calibration.c) < 0.0 or not (sd <= _MAX_SD and variance <= _MAX_VARIANCE):
+    if not (sd <= _MAX_SD and variance <= _MAX_VARIANCE):
         raise ValueError("its variances, or what its calibration makes of them, could overflow")

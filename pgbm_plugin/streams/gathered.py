@@ -43,7 +43,7 @@ class Besides:
     def refuse_with_moments(self) -> None:
         """Where the booster brings its own."""
         self.refuse(
-            ("sample_weight", "init_score", "objective"),
+            ("sample_weight", "init_score", "objective", "label", "weight"),
             "the booster brings its recorded moments, which hold weights, init scores and objective of training: "
             "leave it out, or give the rows as well, wrap(booster, X, y)",
         )

@@ -14,7 +14,7 @@ from ..custom import Objective, check_takes_batches, kept, on_batch
 from ..forest import Features, Forest
 from ..moments import LeafMoments, leaf_moments
 from ..start import LabelSums, settled_moments, starting_from
-from ..tables.columns import read_column
+from ..tables.columns import read_column, read_weights
 from ..tables.frames import check_names
 from ..tables.labelled import as_held, read_labelled
 from ..tables.rows import check_count, table_length
@@ -102,7 +102,7 @@ def _label_sums(training: _Training, number: int, y: Any, weight: Any) -> LabelS
     if n == 0:
         return sums
     with naming(f"partition {number}"):
-        label, of_rows = read_column("y", y, n), read_column("weight", weight, n)
+        label, of_rows = read_column("y", y, n), read_weights("weight", weight, n, part=True)
         assert label is not None
         return sums.add(spec, label, as_held(of_rows))
 

@@ -8,13 +8,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from numpy.typing import ArrayLike
 
 from ..parallel import progress_bar
-from ..saving.container import check_place
+from ..saving.container import check_place, replacing
 from ..tables.columns import interval_names, level_names, no_column
 from ..tables.frames import columns_of
 from .batches import is_files, is_stream, naming, unlabelled_stream
@@ -62,7 +61,7 @@ def write_distributions(
     written = 0
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(None, "rows", progress))
-        stream = stack.enter_context(_whole_file(target)) if isinstance(target, (str, os.PathLike)) else target
+        stream = stack.enter_context(replacing(target)) if isinstance(target, (str, os.PathLike)) else target
         write = None
         for part in _tables(model, X, columns):
             write = write or stack.enter_context((_csv_writer if csv else _parquet_writer)(stream, part.schema))
@@ -85,19 +84,6 @@ def _tables(model: Predictor, X: Any, columns: Columns) -> Iterator[Any]:
             start = None if init_score is None else _as_arrow(pa, table, init_score)
             found |= model._summary(batch.X, columns.quantiles, columns.intervals, init_score=start)
         yield pa.table(found)
-
-
-@contextmanager
-def _whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file beside the one at `path`, which takes its place at the end, or is removed after an error."""
-    target = Path(os.path.realpath(path))  # a link stays one
-    unfinished = target.with_name(f".{target.name[:100]}.{os.getpid()}")
-    try:
-        with unfinished.open("wb") as stream:
-            yield stream
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -35,20 +35,25 @@ def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
             f"{name} has {bad.sum()} values too large for float32, in which boosters hold them (first at row "
             f"{int(np.argmax(bad))})"
         )
-    if name == "sample_weight" and (column.min() < 0 or not column.any()):
-        raise ValueError("sample_weight must not be negative, nor zero for every row")
-    if name == "weight" and column.min() < 0:
-        raise ValueError("weight must not be negative")
     return column
+
+
+def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> NDArray[np.float64] | None:
+    """A weight per row; of a `part` of the rows all may be 0."""
+    weights = read_column(name, values, n)
+    if weights is None:
+        return None
+    if np.any(weights < 0.0):
+        raise ValueError(f"{name} must not be negative")
+    if not part and not np.any(weights):
+        raise ValueError(f"{name} must not be zero for every row")
+    return weights
 
 
 def _as_array(values: Any) -> NDArray[np.float64]:
     values = to_host(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
         values = values.detach()
-    nulls = getattr(values, "null_count", 0)  # a number in PyArrow, a method in polars
-    if nulls() if callable(nulls) else nulls:
-        raise ValueError("it has nulls")
     if hasattr(values, "to_numpy"):
         # of a PyArrow array truth values and decimals are not yet numbers of NumPy
         values = values.to_numpy(**{"zero_copy_only": False} if type(values).__module__ == "pyarrow.lib" else {})
@@ -65,6 +70,14 @@ def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:
         shown = levels.tolist() if levels.size < 10 else f"an array of shape {levels.shape}"
         raise ValueError(f"{name} must lie strictly between 0 and 1, not {shown}")
     return levels
+
+
+def check_level(name: str, level: float) -> float:
+    """One level, strictly between 0 and 1."""
+    levels = check_levels(name, level)
+    if levels.ndim:
+        raise ValueError(f"{name} must be one number, not {level!r:.60}")
+    return float(levels)
 
 
 def level_names(levels: ArrayLike) -> list[str]:

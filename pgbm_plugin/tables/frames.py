@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,13 @@ FRAMES = (
 )
 
 
+def with_seen_categories(features: Features, rows: Rows) -> Features:
+    """The features with the categorical columns of these rows, which LightGBM does not store: others are others."""
+    if features.category_columns is not None or not isinstance(rows, Frame) or not rows.codes:
+        return features
+    return replace(features, category_columns=tuple(rows.codes))
+
+
 def columns_of(frame: Any) -> list[str]:
     """Names of a frame's columns."""
     names = getattr(frame, "column_names", None)
@@ -243,9 +251,10 @@ def _raise_names(names: list[str], features: Features) -> None:
     lost = [name for name in expected if name not in names][:5]
     extra = [name for name in names if name not in expected][:5]
     repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1][:5]
+    way_out = "" if lost or repeated else "; give X[list(model.forest.features.names)]"
     raise ValueError(
         f"X has {len(names)} columns, the model was trained on {features.count}, and names differ: "
-        f"missing {lost or 'none'}, unknown {extra or 'none'}" + (f", repeated {repeated}" if repeated else "")
+        f"missing {lost or 'none'}, unknown {extra or 'none'}" + (f", repeated {repeated}" if repeated else way_out)
     )
 
 

@@ -11,7 +11,7 @@ from ..adapters import TrainingData, held_data, read_dataset
 from ..device import read_rows_for
 from ..forest import Forest
 from ..moments import LabelledRows
-from .columns import read_column
+from .columns import read_column, read_weights
 
 
 def read_labelled(
@@ -39,7 +39,7 @@ def read_labelled(
             "and h by the weights in objective, if training did"
         )
     name = "weight" if part else "sample_weight"
-    weight = None if custom else read_column(name, found.sample_weight, len(rows))
+    weight = None if custom else read_weights(name, found.sample_weight, len(rows), part=part)
     return LabelledRows(rows, label, as_held(weight), read_column("init_score", found.init_score, len(rows)))
 
 

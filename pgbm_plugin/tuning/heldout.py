@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..certificate import Certificate
+from ..errors import warn
 from ..forest import Forest
 from ..moments import LeafMoments
 from ..propagate import are_wrapped_rows
@@ -38,12 +38,10 @@ def held_out_labels(
     assert label is not None
     if spec.objective is not None:
         spec.objective.check_labels(label)
-    if are_wrapped_rows(forest, moments, rows) and certificate.status != "held-out":
-        warnings.warn(
+    if certificate.status != "held-out" and are_wrapped_rows(forest, moments, rows):
+        warn(
             "these are the rows that wrap saw: residuals of training rows are too small, and so will be the "
             f"spread; give {name} held-out rows",
-            UserWarning,
-            stacklevel=4,
         )
     return label
 
@@ -53,10 +51,8 @@ def check_centred(name: str, y: NDArray[np.float64], prediction: NDArray[np.floa
     residual = y - prediction
     off, scatter = float(residual.mean()), float(residual.std())
     if abs(off) > max(scatter, 1e-6 * float(np.abs(y).max())) and len(y) >= _ENOUGH:
-        warnings.warn(
+        warn(
             f"the {len(y)} outcomes that {name} got are {off:+.3g} off the predictions on average, and scatter by "
             f"{scatter:.3g} only: are they in the unit of training, and had training an init_score (base_margin)? Then "
             f"give init_score=",
-            UserWarning,
-            stacklevel=4,
         )

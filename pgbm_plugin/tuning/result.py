@@ -92,9 +92,11 @@ class TuneResult:
             ("(paper's default)", self.before),
         ):
             lines.append(f"  {label:17} {row.score:11.6g}  {row.rho:8.4f}  {row.calibration}")
-        edges = {"rho": len(self.rho) > 1 and self.best.rho in self.rho[[0, -1]], "b": self.best.calibration.b == MAX_B}
-        if any(edges.values()):
-            lines.append(f"  at the edge of the search: {', '.join(name for name, at in edges.items() if at)}")
+        b = self.best.calibration.b
+        if len(self.rho) > 1 and self.best.rho in self.rho[[0, -1]] and b > 0.0:
+            lines.append("  rho is at the edge of the search")
+        if b == MAX_B and self.variance == "pgbm":
+            lines.append("  rows differ in spread by more than the recursion tells; try tune(..., variance='auto')")
         for reason in dict.fromkeys(self.failed.values()):
             names = [name for name, why in self.failed.items() if why == reason]
             lines.append(f"  left out: {', '.join(names)}: {reason}")
