@@ -21,9 +21,9 @@ import numpy as np
 from pgbm_plugin import ProbabilisticModel, predictor, wrap
 from pgbm_plugin.parallel import progress_bar
 from pgbm_plugin.scores import crps, crps_ensemble
-from pgbm_plugin.tuning import rows as tuning_rows
-from pgbm_plugin.tuning.rows import Validation
+from pgbm_plugin.tuning import validation
 from pgbm_plugin.tuning.search import DEFAULT_RHO, _Search
+from pgbm_plugin.tuning.validation import Validation
 
 FAMILIES = [
     "normal",
@@ -74,7 +74,7 @@ def stages() -> Iterator[Counter[str]]:
         return call
 
     with ExitStack() as stack:
-        for module, name in ((tuning_rows, "variances"), (predictor, "margins")):
+        for module, name in ((validation, "variances"), (predictor, "margins")):
             stack.enter_context(patch.object(module, name, timed(getattr(module, name), lambda *_: "walk")))
         stack.enter_context(patch.object(Validation, "fit_map", timed(Validation.fit_map, lambda *_: "maps")))
         stack.enter_context(patch.object(Validation, "score", timed(Validation.score, lambda _, name, *__: name)))

@@ -57,7 +57,7 @@ def arrange(
 ) -> Any:
     """Put the splits of every tree in order, parents first, in groups; returns the number of groups.
 
-    ``queue`` and ``region_of`` are room for a number per split: what NumPy allocates, numba need not compile.
+    ``queue`` and ``region_of`` are scratch space, a number per split: to allocate them here would cost compile time.
     """
     group = 0
     for t in range(root.shape[0]):

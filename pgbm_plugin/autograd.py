@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import warn
-from .levels import Level, read_levels
+from .hierarchy import Level, read_levels
 from .tables.columns import read_column, read_weights
 
 Array = NDArray[np.float64]

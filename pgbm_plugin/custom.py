@@ -106,7 +106,7 @@ def on_batch(spec: TrainingSpec, objective: Objective | None, data: LabelledRows
     return replace(spec, objective=custom(TorchSteps(objective, data.weight, batch=True)))
 
 
-def kept(spec: TrainingSpec, objective: Objective | None) -> TrainingSpec:
+def without_weights(spec: TrainingSpec, objective: Objective | None) -> TrainingSpec:
     """What a model keeps of the objective that its batches had: all but their weights."""
     if not isinstance(objective, TorchObjective):
         return spec

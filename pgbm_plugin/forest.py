@@ -71,7 +71,7 @@ class Features:
     unseen_is_missing: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Forest:
     """Trees as arrays; T trees, N splits, L leaves.
 
@@ -248,7 +248,7 @@ def _check_categorical(forest: Forest) -> None:
     if np.any(sets < 0) or np.any(sets >= len(forest.category_start) - 1):
         raise ValueError("a split uses a category set that is not there")
     if np.any(forest.category_start[sets] == forest.category_start[sets + 1]):
-        raise ValueError("a category set has no words")  # of which a value between the lower bound and 0 would read one
+        raise ValueError("a category set has no words")  # a value between its bound and 0 would read past it
     # what is above it must not be negative once it is cut to an integer
     if not np.all((categorical["threshold"] >= -1.0) & (categorical["threshold"] < 0.0)):
         raise ValueError("a category set has a lower bound outside -1..0")

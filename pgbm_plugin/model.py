@@ -62,7 +62,7 @@ class ProbabilisticModel(Predictor):
     ) -> TuneResult:
         """Choose family, correlation and a power map on the variance by their score on held-out rows.
 
-        Sets `rho`, `distribution` and `calibration`, and takes back `conformalize`. Predictions of the mean stay.
+        Sets `rho`, `distribution` and `calibration`, and discards any `conformalize`. Mean predictions do not change.
 
         Parameters
         ----------
@@ -77,8 +77,8 @@ class ProbabilisticModel(Predictor):
             residuals of these rows and of those that ``wrap(..., variance=)`` saw; "auto", the better of both, or a
             blend. None for what `wrap` was told. Of the rows, 262,144 are used at most.
         """
-        from .tuning.rows import MIN_ROWS, validation_rows
         from .tuning.search import families, rho_grid, tune
+        from .tuning.validation import MIN_ROWS, validation_rows
 
         if score not in ("crps", "nll"):
             raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
@@ -139,8 +139,8 @@ class ProbabilisticModel(Predictor):
         In each tree these are the Shapley values of the leaf's variance, exact, with the expectation over features
         that are not known taken as the boosters' ``pred_contrib`` takes it: by the shares of the rows that `wrap` saw
         on either side of a split. At ``rho = 0`` they add up, and are the Shapley values of the variance. Otherwise
-        trees act together through rho, and so does `calibration`; which of them that is counted to is a convention:
-        both by the slope of the secant between the row and the average row, with which nothing is left over.
+        trees interact through rho, and with `calibration`. How to attribute those interactions is a convention: both
+        use the slope of the secant between this row and the average row, so that the parts sum exactly.
         """
         from .explain import explain_variance
 
@@ -178,7 +178,7 @@ class ProbabilisticModel(Predictor):
     ) -> ProbabilisticModel:
         """Merge the moments of more labelled rows, without retraining: the spread changes, the mean does not.
 
-        With `decay`, each row seen before counts that many times what it did, so that the moments follow a noise that
+        With `decay`, the weight of every earlier row is multiplied by it, so that the moments follow a noise that
         changes: after k updates, a row of the first counts decay^k of a new one. Leaves that no new row reaches keep
         their spread. 0 forgets all rows seen before, 1 (or None) none.
 
@@ -192,7 +192,7 @@ class ProbabilisticModel(Predictor):
         X, y, sample_weight, init_score, label, weight : whatever `wrap` takes: tables, batches, files, Dask, moments.
         decay : in [0, 1].
         """
-        from .streams.gathered import Besides
+        from .streams.sources import Given
         from .update import updated
 
         if self._settings.scale is not None or self.training_scale is not None:
@@ -200,8 +200,8 @@ class ProbabilisticModel(Predictor):
                 "update changes the moments, and a boosted scale would stay behind: wrap the model with "
                 "variance='pgbm', or tune it again with newer rows"
             )
-        besides = Besides(y, sample_weight, init_score, None, label, weight, self.device)
-        new = updated(self, X, besides, decay, self.n_jobs if n_jobs is None else n_jobs, progress)
+        given = Given(y, sample_weight, init_score, None, label, weight, self.device)
+        new = updated(self, X, given, decay, self.n_jobs if n_jobs is None else n_jobs, progress)
         rho = default_rho(new.moments) if self.rho == self.default_rho else self.rho
         calibration = self.calibration.moved(new.ratio)
         self._settings = replace(self._settings, rho=rho, calibration=calibration, conformal=None)

@@ -16,11 +16,11 @@ from .route import choose_route, tree_by_tree
 from .tables.rows import Rows
 from .training import TrainingSpec
 
-# What the rows of a leaf count for at least, however often they decay.
+# Least count of a leaf's rows however often they decay: below it, counts would underflow.
 _FAINT = 1e-100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LeafMoments:
     """Moments of (g, h) over the rows of each leaf; L leaves. Two of them over other rows merge exactly.
 
@@ -159,7 +159,7 @@ def joined(trees: Sequence[LeafMoments]) -> LeafMoments:
     return LeafMoments(trees[0].rows, **{name: np.concatenate([of[name] for of in arrays]) for name in arrays[0]})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelledRows:
     """Rows to take moments of; n of them.
 

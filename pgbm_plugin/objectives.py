@@ -37,6 +37,7 @@ class Objective:
     rounds_first : g and h are rounded to float32 before they are weighted (and again after), not only after.
     renewed : the booster replaces the leaf values afterwards by a quantile of the residuals; the moments are then
         those of the residuals, because the gradients (signs) have lost the labels' scale.
+    may_be_custom : the booster also writes this name for a custom objective, which it does not store.
     gradients : a custom objective's derivatives; `code` is then not used.
     diagonal : the same with the diagonal of the Hessian, for the variance, where trees were stepped with another.
     """
@@ -51,6 +52,7 @@ class Objective:
     strict: bool = False
     rounds_first: bool = True
     renewed: bool = False
+    may_be_custom: bool = False
     gradients: Gradients | None = None
     diagonal: Gradients | None = None
 
@@ -113,7 +115,7 @@ LIGHTGBM = {
 XGBOOST = {
     o.name: o
     for o in (
-        Objective("reg:squarederror", SQUARED),
+        Objective("reg:squarederror", SQUARED, may_be_custom=True),
         Objective("reg:pseudohubererror", PSEUDOHUBER, "huber_slope", 1.0),
         Objective("reg:squaredlogerror", SQUAREDLOG, lower=-1.0, strict=True),
         Objective("count:poisson", POISSON, "max_delta_step", 0.7, link=LOG, lower=0.0),

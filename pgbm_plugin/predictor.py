@@ -137,7 +137,7 @@ class Predictor:
         distributions of one batch after the other, as they are read.
 
         `dtype` float32 lets a GPU take the variances in single precision, to about 1e-5 (means stay as they are); many
-        are far slower in double. Distributions live on the host.
+        GPUs are far slower in double precision. Distributions live on the host.
         """
         if dtype is not np.float64 and np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")

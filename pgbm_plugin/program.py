@@ -25,7 +25,7 @@ _MAX_MEAN_LEAVES = 1024
 _MAX_TABLES = 1 << 27
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """C columns of codes, made from F features; S splits in groups; T trees.
 
@@ -115,7 +115,7 @@ def compile_forest(forest: Forest) -> Program | None:
     if len(tables):
         coding.fill_tables(nodes[categorical], forest.category_start, forest.category_bits, limits, tables)
 
-    # a categorical split takes a group of its own and may leave the one before it unfilled: there are no more than
+    # an upper bound: a categorical split takes a group of its own, and may leave the one before it unfilled
     groups = int(2 * categorical.sum() + (-(-leaves // GROUP) + 1).sum())
     group_start, table_start = np.zeros(forest.n_trees + 1, np.int64), np.full(groups, -1)
     out_column = np.zeros(groups * GROUP, np.int64)

@@ -16,7 +16,7 @@ from .tables.rows import Rows
 from .training import TrainingSpec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LeafWeights:
     """Mean and spread of each leaf's weight; L leaves.
 
@@ -91,7 +91,7 @@ def margins(
 ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
     """Margin of every row in the precision of `leaf_value`.
 
-    Besides, its variance (eq. 12) if `leaf_sd` is given, and with it the sum of its leaves' steps if these are. `dtype`
+    Also its variance (eq. 12) if `leaf_sd` is given, and with it the sum of its leaves' steps if these are. `dtype`
     is the precision of the recursion on a GPU.
     """
     margin = np.empty(len(rows), leaf_value.dtype)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .distributions import Distribution
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Margins:
     """What the trees say of n rows.
 

@@ -14,8 +14,8 @@ from .distributions import Conformal, family
 from .predictor import Variance, check_variance
 from .tables.columns import check_level, read_column, read_weights
 from .tables.frames import FRAMES
-from .tuning.rows import MIN_ROWS
 from .tuning.search import rho_grid
+from .tuning.validation import MIN_ROWS
 from .wrap import wrap
 
 try:

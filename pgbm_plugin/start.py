@@ -253,7 +253,7 @@ class FirstTrees:
                 new_iteration,
                 *loss,
                 *room_,
-                np.zeros(hi - lo),  # the rows go nowhere
+                np.zeros(hi - lo),  # margins must not advance
                 np.zeros(len(y)),
                 sums[lo:hi],
             )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .objectives import Objective
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingSpec:
     """What turns gradients into leaf values: ``w = -alpha * clip(soft(G, l1) / (H + lambda), max_step)``.
 
@@ -73,7 +73,7 @@ class TrainingSpec:
         )
 
     def first_iteration(self) -> int:
-        """How many trees it had."""
+        """Number of trees in the first iteration."""
         return int(np.sum(self.iteration == self.iteration[0]))
 
     def with_own_starts(self) -> TrainingSpec:

@@ -10,7 +10,7 @@ from .custom import on_rows
 from .moments import LeafMoments, leaf_moments
 from .propagate import LeafWeights, leaf_weights, typical_variance
 from .start import starting_from
-from .streams.gathered import Besides, check_moments, own_objective, rows_elsewhere
+from .streams.sources import Given, check_moments, own_objective, streamed_moments
 from .tables.labelled import read_labelled, table_or_dataset
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ class Update:
 
 
 def updated(
-    model: ProbabilisticModel, X: Any, besides: Besides, decay: float | None, n_jobs: int | None, progress: bool
+    model: ProbabilisticModel, X: Any, given: Given, decay: float | None, n_jobs: int | None, progress: bool
 ) -> Update:
     """See `ProbabilisticModel.update`; the model itself is left as it is."""
     decay = 1.0 if decay is None else float(decay)
     if not 0.0 <= decay <= 1.0:
         raise ValueError(f"decay must lie in [0, 1], not {decay}: what rows seen before still count for")
-    more = _moments(model, X, besides, n_jobs, progress)
+    more = _moments(model, X, given, n_jobs, progress)
     moments = model.moments.faded(decay).merge(more)
     certificate = _certificate(model, moments, more.rows)
     weights = leaf_weights(model.forest, model.spec, moments)
@@ -55,24 +55,24 @@ def _certificate(model: ProbabilisticModel, moments: LeafMoments, further: float
     return replace(found, status="held-out", sentence=sentence)
 
 
-def _moments(model: ProbabilisticModel, X: Any, besides: Besides, n_jobs: int | None, progress: bool) -> LeafMoments:
+def _moments(model: ProbabilisticModel, X: Any, given: Given, n_jobs: int | None, progress: bool) -> LeafMoments:
     forest, spec = model.forest, model.spec
     if X is None:
         raise TypeError("update needs rows: model.update(X, y)")
     if isinstance(X, LeafMoments):
-        besides.refuse(("y", "sample_weight", "init_score", "label", "weight"), "moments are complete")
+        given.refuse(("y", "sample_weight", "init_score", "label", "weight"), "moments are complete")
         check_moments(forest, X)
         return X
     custom = own_objective(spec)
-    told = rows_elsewhere(
-        forest, spec, X, replace(besides, objective=custom), settle=False, n_jobs=n_jobs, progress=progress
+    gathered = streamed_moments(
+        forest, spec, X, replace(given, objective=custom), settle=False, n_jobs=n_jobs, progress=progress
     )
-    if told is not None:
-        return told[1]
-    found = table_or_dataset(X, besides.y, besides.sample_weight, besides.init_score)
+    if gathered is not None:
+        return gathered[1]
+    found = table_or_dataset(X, given.y, given.sample_weight, given.init_score)
     if found.y is None:
         raise TypeError("update needs labels: model.update(X, y)")
-    data = read_labelled(found, forest, besides.device)
+    data = read_labelled(found, forest, given.device)
     spec = starting_from(on_rows(spec, data), data.init_score)
     assert spec.objective is not None
     if spec.objective.diagonal is not None:

@@ -25,8 +25,8 @@ from .rates import solve_rates
 from .saving.embed import embedded
 from .start import LabelSums, settled_moments, starting_from
 from .streams.categories import with_category_columns
-from .streams.gathered import Besides, gathered, is_elsewhere
 from .streams.partitions import is_dask
+from .streams.sources import Given, is_streamed, moments_from
 from .tables.frames import with_seen_categories
 from .tables.labelled import read_labelled, training_data
 from .training import TrainingSpec
@@ -64,10 +64,10 @@ def wrap(
         Dask; or an lgb.Dataset / xgb.DMatrix, which bring their own y. May be omitted if the booster was trained with
         `record`, holds what `embed` stored in it, or still holds its data.
         Rows that do not fit memory come in batches: an iterator of ``(X, y)`` or ``(X, y, weight)``, or of frames with
-        the label among their columns; or Parquet or CSV files, "data/*.parquet". They are read once. A model that
-        started from the mean label, as LightGBM's do, is told that after the last batch, so what its first tree takes
-        of each row (6 to 10 bytes) waits in a temporary file; results are those of all rows at once.
-        Moments from `partial_moments`, merged, are taken as they are.
+        the label among their columns; or Parquet or CSV files, "data/*.parquet". They are read once, and results are
+        those of all rows at once. LightGBM starts from the mean label, which is only known after the last batch; until
+        then, 6 to 10 bytes per row are kept in a temporary file. Merged moments from `partial_moments` are used as they
+        are.
     y : (n,) labels.
     sample_weight : (n,) weights of training, if it had any.
     init_score : (n,) LightGBM's init_score or XGBoost's base_margin, if training had one.
@@ -75,15 +75,15 @@ def wrap(
         (which is found if it still lives).
     mean : "booster" leaves point predictions as they are, to the bit; "pgbm" uses the paper's expected leaf weights.
     variance : "pgbm", the paper's recursion. "boosted": a log-variance boosted on the same trees, from the residuals of
-        these rows, or of 262,144 of them at most, each made as large as if its row had been left out; it needs a table.
+        these rows (at most 262,144), each scaled to what it would be had its row been left out; needs a table.
         "auto": the recursion until `tune` has chosen the better of both, or a blend.
     device : "cpu", "cuda", "cuda:1"..., or "auto": the GPU for tables that lie on one (torch, CuPy, cuDF) and for very
         large ones where there is one, else the CPU. Predictions use the same unless told otherwise.
     n_jobs : threads; None for all cores.
     progress : show a progress bar: rows, rows a second, and the time left where the number of rows is known.
     label, weight : names of columns, where batches are frames or files.
-    categorical : names of the categorical columns, all of them, where a LightGBM model's are numbers in files. Text is
-        known for what it is, and XGBoost's models tell.
+    categorical : names of all categorical columns of a LightGBM model, where files hold some of them as numbers. Not
+        needed for text, for frames, nor for XGBoost, whose models store this.
     """
     if mean not in ("booster", "pgbm"):
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
@@ -92,20 +92,20 @@ def wrap(
     forest, spec = read_model(booster)
     if categorical is not None:
         forest = replace(forest, features=with_category_columns(forest.features, categorical))
-    besides = Besides(y, sample_weight, init_score, objective, label, weight, device)
+    given = Given(y, sample_weight, init_score, objective, label, weight, device)
     kept = embedded(booster, forest) if X is None and y is None else None
     if kept is not None:
-        besides.refuse_with_moments()
+        given.refuse_with_moments()
         _check_embedded(kept, mean, variance)
         kept.device, kept.n_jobs = device, n_jobs
         return _warned(kept)
-    if variance == "boosted" and (isinstance(X, LeafMoments) or is_elsewhere(X, besides)):
+    if variance == "boosted" and (isinstance(X, LeafMoments) or is_streamed(X, given)):
         raise TypeError(_NEEDS_TABLE)
-    told = gathered(booster, forest, spec, X, besides, n_jobs, progress)
-    if told is not None:
+    gathered = moments_from(booster, forest, spec, X, given, n_jobs, progress)
+    if gathered is not None:
         if variance == "boosted":
             raise TypeError(_NEEDS_TABLE)
-        spec, moments, weighted = told
+        spec, moments, weighted = gathered
         spec, certificate = _judged(forest, spec, moments, weighted)
         return _model(forest, spec, moments, certificate, mean, variance, None, device, n_jobs)
     found = training_data(booster, X, y, sample_weight, init_score)
@@ -218,8 +218,6 @@ def _objectives(
     held = getattr(booster, "objective", None)
     if objective is not None or isinstance(held, TorchObjective):
         return [held if objective is None else objective]
-    if spec.objective is None:  # LightGBM does not store a custom one
+    if spec.objective is None:
         return remembered(label) or [None]
-    if spec.objective.name == "reg:squarederror":  # which XGBoost also writes for a custom one
-        return [None, *remembered(label)]
-    return [None]
+    return [None, *remembered(label)] if spec.objective.may_be_custom else [None]

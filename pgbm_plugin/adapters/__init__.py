@@ -60,7 +60,7 @@ def read_model(model: Any) -> tuple[Forest, TrainingSpec]:
         _check_fitted(model, "n_features_in_")
         missing = float("nan") if model.missing is None else model.missing
         return _read_xgboost(model.get_booster(), use_best_iteration=True, missing=missing)
-    inner = next((f", as its {path} may be" for name, path in _AROUND.items() if hasattr(model, name)), "")
+    inner = next((f"; if its {path} is one, give that" for name, path in _AROUND.items() if hasattr(model, name)), "")
     raise TypeError(
         f"cannot wrap a {type(model).__name__}; give a lightgbm.Booster, LGBMRegressor, xgboost.Booster, XGBRegressor "
         f"or the path of a saved model{inner}"

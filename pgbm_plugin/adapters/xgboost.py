@@ -57,7 +57,7 @@ def read(
     config : a live booster's ``save_config()``; learning rate and regularisation are nowhere else, and after a
         round trip through a file not even there: they are then solved from the trees.
     use_best_iteration : cut the trees after the best iteration, as XGBoost's scikit-learn estimators do.
-    missing : the value that means "missing" to the model's user.
+    missing : the estimator's `missing` value.
     """
     learner = document["learner"]
     try:

@@ -31,8 +31,8 @@ def record(
     """A callback after which ``wrap(booster)`` needs no data: ``record()`` in LightGBM, ``record(dtrain)`` in XGBoost.
 
     In XGBoost it comes after an ``EarlyStopping(save_best=True)``, which puts a new model in the place of the old.
-    LightGBM's scores are read after every other iteration, so a callback of your own that ends training should not name
-    the very iteration in which it does as the best.
+    LightGBM's scores are read after every other iteration, so a callback of your own that ends training must not
+    declare its final iteration the best one.
 
     Parameters
     ----------

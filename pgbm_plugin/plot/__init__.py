@@ -87,7 +87,7 @@ def pit(
 ) -> Axes:
     """Histogram of the probability integral transforms F(y), which are uniform if the distributions are right.
 
-    A hollow shows spreads that are too small, a hump such that are too large, a slope a mean that is off. The band
+    A hollow means that spreads are too small, a hump that they are too large, a slope that the mean is off. The band
     holds all bins of a calibrated model at once, in `confidence` of all cases, if rows are independent; for
     distributions made of residuals ("empirical", "conformal") the chance in these is counted in.
 

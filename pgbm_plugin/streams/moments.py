@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..custom import Objective, check_takes_batches, kept, on_batch
+from ..custom import Objective, check_takes_batches, on_batch, without_weights
 from ..forest import Forest
 from ..moments import LeafMoments, joined, leaf_moments
 from ..parallel import progress_bar
@@ -61,4 +61,4 @@ def stream_moments(
         raise ValueError("there are no batches, or none of them has rows")
     if weighted and not np.any(moments.h_mean):
         raise ValueError("the weights of all rows are zero")
-    return kept(spec, objective), moments, weighted
+    return without_weights(spec, objective), moments, weighted

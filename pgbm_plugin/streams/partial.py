@@ -13,7 +13,7 @@ from ..moments import LeafMoments, leaf_moments
 from ..start import starting_from
 from ..tables.labelled import read_labelled, table_or_dataset
 from ..tables.rows import table_length
-from .gathered import own_objective
+from .sources import own_objective
 
 
 def partial_moments(

@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 
 from ..adapters import TrainingData
-from ..custom import Objective, check_takes_batches, kept, on_batch
+from ..custom import Objective, check_takes_batches, on_batch, without_weights
 from ..forest import Features, Forest
 from ..moments import LeafMoments, leaf_moments
 from ..start import LabelSums, settled_moments, starting_from
@@ -22,27 +22,27 @@ from ..training import TrainingSpec
 from .batches import naming
 
 if TYPE_CHECKING:
-    from .gathered import Besides, Told
+    from .sources import Gathered, Given
 
 # Results that one task merges.
 _WIDTH = 8
 
 
-def dask_moments(forest: Forest, spec: TrainingSpec, dX: Any, besides: Besides, *, settle: bool = True) -> Told:
+def dask_moments(forest: Forest, spec: TrainingSpec, dX: Any, given: Given, *, settle: bool = True) -> Gathered:
     """How the trees were grown, their moments over all partitions, and whether rows were weighted."""
-    check_takes_batches(spec, besides.objective)
-    if besides.y is None:
+    check_takes_batches(spec, given.objective)
+    if given.y is None:
         raise TypeError("a Dask collection needs labels: wrap(model, dX, dy)")
     check_columns(dX, forest.features)
-    rows = _aligned(dX, besides)
-    spec, weighted = starting_from(spec, besides.init_score), besides.sample_weight is not None
-    if not (settle and spec.start_is_mean and besides.init_score is None):
-        moments = rows.moments(_Training(forest, spec, besides.objective, besides.device))
-        return kept(spec, besides.objective), moments, weighted
-    sums = rows.label_sums(_Training(forest, spec, None, besides.device))
+    rows = _aligned(dX, given)
+    spec, weighted = starting_from(spec, given.init_score), given.sample_weight is not None
+    if not (settle and spec.start_is_mean and given.init_score is None):
+        moments = rows.moments(_Training(forest, spec, given.objective, given.device))
+        return without_weights(spec, given.objective), moments, weighted
+    sums = rows.label_sums(_Training(forest, spec, None, given.device))
 
     def moments_of(forest: Forest, spec: TrainingSpec) -> LeafMoments:
-        return rows.moments(_Training(forest, spec, None, besides.device))
+        return rows.moments(_Training(forest, spec, None, given.device))
 
     return *settled_moments(forest, spec, sums, moments_of), weighted
 
@@ -160,9 +160,9 @@ def check_columns(X: Any, features: Features) -> None:
             )
 
 
-def _aligned(X: Any, besides: Besides) -> _Partitions:
+def _aligned(X: Any, given: Given) -> _Partitions:
     parts = partitions(X)
-    columns = {"y": besides.y, "sample_weight": besides.sample_weight, "init_score": besides.init_score}
+    columns = {"y": given.y, "sample_weight": given.sample_weight, "init_score": given.init_score}
     return _Partitions(parts, *(_column_parts(name, column, X, len(parts)) for name, column in columns.items()))
 
 

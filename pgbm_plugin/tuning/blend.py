@@ -10,8 +10,8 @@ import numpy as np
 from ..calibration import Calibration
 from ..propagate import leaf_sums
 from .result import TuneResult
-from .rows import Array, Validation
 from .scale import MAX_ROWS, LogScale, held_out_scale
+from .validation import Array, Validation
 
 # Shares of the recursion's logarithm. A finer grid is no better: what lies between is told by noise.
 _SHARES = (0.0, 0.5, 1.0)

@@ -52,7 +52,7 @@ def check_centred(name: str, y: NDArray[np.float64], prediction: NDArray[np.floa
     off, scatter = float(residual.mean()), float(residual.std())
     if abs(off) > max(scatter, 1e-6 * float(np.abs(y).max())) and len(y) >= _ENOUGH:
         warn(
-            f"the {len(y)} outcomes that {name} got are {off:+.3g} off the predictions on average, and scatter by "
-            f"{scatter:.3g} only: are they in the unit of training, and had training an init_score (base_margin)? Then "
-            f"give init_score=",
+            f"the {len(y)} outcomes that {name} got are {off:+.3g} off the predictions on average, with a scatter of "
+            f"only {scatter:.3g}: are they in the unit of training? If it had an init_score (base_margin), give "
+            f"init_score=",
         )

@@ -41,7 +41,7 @@ _FOLDS = 10
 _MAX_LEVERAGE = 5.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LogScale:
     """log sigma^2 = start + power * log sigma^2 of the recursion + the steps of the row's leaves; L leaves.
 

@@ -16,7 +16,7 @@ from ..calibration import MAX_B, Calibration
 from ..distributions import FAMILIES, Conformal, family
 from ..parallel import progress_bar
 from .result import Candidate, TuneResult
-from .rows import Array, Validation
+from .validation import Array, Validation
 
 # The paper finds 0.02 to 0.07; large values matter where trees are few.
 DEFAULT_RHO = np.round(np.concatenate([np.linspace(-0.1, 0.1, 31), np.geomspace(0.12, 0.9, 9)]), 4)

@@ -18,13 +18,14 @@ from ..start import implied_start, starting_from
 from ..training import TrainingSpec
 from .batches import is_labelled_stream, is_stream
 from .moments import stream_moments
+from .partitions import is_dask
 
-Told = tuple[TrainingSpec, LeafMoments, bool]
+Gathered = tuple[TrainingSpec, LeafMoments, bool]
 """How the trees were grown, their moments, and whether rows were weighted."""
 
 
 @dataclass(frozen=True)
-class Besides:
+class Given:
     """What was given besides the rows; None where nothing was."""
 
     y: Any = None
@@ -49,69 +50,69 @@ class Besides:
         )
 
 
-def gathered(
+def moments_from(
     booster: Any,
     forest: Forest,
     spec: TrainingSpec,
     X: Any,
-    besides: Besides,
+    given: Given,
     n_jobs: int | None,
     progress: bool,
-) -> Told | None:
+) -> Gathered | None:
     """Moments from anything but a table in memory; None if `X` is one, or is to be found in the booster."""
-    if X is None and besides.y is None:
-        told = recorded(booster, forest, spec)
-        if told is not None:
-            besides.refuse_with_moments()
-        return told
+    if X is None and given.y is None:
+        gathered = recorded(booster, forest, spec)
+        if gathered is not None:
+            given.refuse_with_moments()
+        return gathered
     if isinstance(X, LeafMoments):
         names = ("y", "sample_weight", "init_score", "objective", "label", "weight")
-        besides.refuse(names, "moments are complete: give it to partial_moments")
+        given.refuse(names, "moments are complete: give it to partial_moments")
         return given_moments(forest, spec, X)
     held = getattr(booster, "objective", None)
-    objective = held if besides.objective is None and isinstance(held, TorchObjective) else besides.objective
-    return rows_elsewhere(forest, spec, X, replace(besides, objective=objective), n_jobs=n_jobs, progress=progress)
+    objective = held if given.objective is None and isinstance(held, TorchObjective) else given.objective
+    return streamed_moments(forest, spec, X, replace(given, objective=objective), n_jobs=n_jobs, progress=progress)
 
 
-def rows_elsewhere(
+def streamed_moments(
     forest: Forest,
     spec: TrainingSpec,
     X: Any,
-    besides: Besides,
+    given: Given,
     *,
     settle: bool = True,
     n_jobs: int | None = None,
     progress: bool = False,
-) -> Told | None:
+) -> Gathered | None:
     """Moments of batches, files or a Dask collection; None if `X` is a table."""
-    if hasattr(X, "__dask_graph__"):
+    if is_dask(X):
         from .partitions import dask_moments
 
-        besides.refuse(("label", "weight"), "Dask collections take y= and sample_weight=")
-        return dask_moments(forest, spec, X, besides, settle=settle)
-    if not is_elsewhere(X, besides):
-        besides.refuse(("label", "weight"), "X is no file or batch: give y= and sample_weight=")
+        given.refuse(("label", "weight"), "Dask collections take y= and sample_weight=")
+        return dask_moments(forest, spec, X, given, settle=settle)
+    if not is_streamed(X, given):
+        given.refuse(("label", "weight"), "X is no file or batch: give y= and sample_weight=")
         return None
-    besides.refuse(("y", "sample_weight"), "batches bring their own: (X, y, weight), or label= and weight= of files")
-    besides.refuse(("init_score",), "batches have none: give each to partial_moments(booster, X, y, init_score=...)")
+    given.refuse(("y", "sample_weight"), "batches bring their own: (X, y, weight), or label= and weight= of files")
+    given.refuse(("init_score",), "batches have none: give each to partial_moments(booster, X, y, init_score=...)")
     spec = starting_from(spec, None)
     return stream_moments(
         forest,
         spec,
         X,
-        besides.objective,
-        label=besides.label,
-        weight=besides.weight,
+        given.objective,
+        label=given.label,
+        weight=given.weight,
         settle=settle,
-        device=besides.device,
+        device=given.device,
         n_jobs=n_jobs,
         progress=progress,
     )
 
 
-def is_elsewhere(X: Any, besides: Besides) -> bool:
+def is_streamed(X: Any, given: Given) -> bool:
     """Whether `X` is a Dask collection, batches or files."""
-    return hasattr(X, "__dask_graph__") or is_stream(X) or (besides.y is None and is_labelled_stream(X))
+    return is_dask(X) or is_stream(X) or (given.y is None and is_labelled_stream(X))
 
 
 def own_objective(spec: TrainingSpec) -> Objective | None:
@@ -120,7 +121,7 @@ def own_objective(spec: TrainingSpec) -> Objective | None:
     return steps.objective if isinstance(steps, TorchSteps) else steps
 
 
-def given_moments(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Told:
+def given_moments(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Gathered:
     """Moments that someone else has gathered and merged."""
     check_moments(forest, moments)
     if spec.objective is None:
