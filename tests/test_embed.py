@@ -101,8 +101,11 @@ def test_changed_models_are_refused(booster, model, mixed, tmp_path):
 def test_damage_is_refused(booster, model):
     embed(booster, model)
     text = booster.attr("pgbm_plugin")
-    other = "B" if text[100] == "A" else "A"
-    for damaged in ("%%%", text[:-4], text[:100] + other + text[101:], text[:-8] + "AAAAAAA="):
+
+    def with_another(i):
+        return text[:i] + ("B" if text[i] == "A" else "A") + text[i + 1 :]
+
+    for damaged in ("%%%", text[:-4], with_another(100), with_another(len(text) - 8)):
         booster.set_attr(pgbm_plugin=damaged)
         with pytest.raises(ValueError, match=r"embedded in this model.*call wrap"):
             wrap(booster)
