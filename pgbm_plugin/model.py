@@ -17,7 +17,7 @@ from .response import Margins
 from .settings import Settings, digest
 from .tables.columns import read_weights
 from .tables.rows import Rows
-from .tuning.heldout import check_centred, held_out_labels
+from .tuning.heldout import check_aligned, check_centred, held_out_labels
 
 if TYPE_CHECKING:
     from .tuning.result import TuneResult
@@ -224,6 +224,7 @@ class ProbabilisticModel(Predictor):
         """Labelled rows that training should not have seen, and what the trees say of them."""
         if y is None:
             raise TypeError(f"{name} needs labels: model.{name}(X, y)")
+        check_aligned(name, X, y)
         rows, score = self._read(X, init_score, device)
         known = self.forest, self.spec, self.moments, self.certificate
         label = held_out_labels(name, y_name, y, rows, at_least, *known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lightgbm as lgb
 import numpy as np
+import pandas as pd
 import pytest
 from test_tune import FEW, SCORES, booster, heteroscedastic, model, rows, train
 
@@ -132,7 +133,9 @@ def test_families_that_cannot_have_the_labels_are_left_out():
     zeros = int(np.sum(y[1000:] == 0.0))
     assert zeros > 50
     assert set(found.failed) == {"gamma", "weibull", "lognormal"}
-    assert all(f"{zeros} labels are outside its support" in reason for reason in found.failed.values())
+    assert all(
+        f"{zeros} of {len(y) - 1000} labels are outside its support" in reason for reason in found.failed.values()
+    )
     assert model.distribution == "normal"
 
 
@@ -140,3 +143,12 @@ def test_rows_of_tune_are_known_in_any_order(model, rows):
     model.tune(*rows, **FEW)
     with pytest.warns(UserWarning, match="rows that tune saw"):
         model.conformalize(rows[0][::-1], rows[1][::-1])
+
+
+def test_labels_in_another_order_warn(model, rows):
+    """Rows are taken by their place, as the boosters do; an index in another order is more likely a mistake."""
+    X, y = pd.DataFrame(rows[0]), pd.Series(rows[1])
+    with pytest.warns(UserWarning, match=r"another order.*give y\.loc\[X\.index\]"):
+        model.conformalize(X, y.sample(frac=1.0, random_state=0))
+    model.conformalize(X, y)
+    model.conformalize(X, y.set_axis(y.index + 1))  # an index of its own says nothing

@@ -160,9 +160,10 @@ def draw_coverages(named: Mapping[Any, Shares], ax: Axes | None) -> Axes:
 def tuning(result: TuneResult, ax: Axes | None = None) -> Axes:
     """Score of every family over the correlation between trees: figure 3 of the paper, for one data set.
 
-    `result` is what ``model.tune`` returned. The point is its choice, which has a map on the variance of its own, or a
-    boosted scale, and may therefore lie below its line; lines are the recursion's, the dotted one is one spread for all
-    rows. Families beyond the best few are grey.
+    `result` is what ``model.tune`` returned. Lines are the recursion's, with one map on the variance for all families,
+    scored on the 2,000 rows at most that the search looks at. The point is the choice, with a map of its own or a
+    boosted scale, scored on all rows; so is the dotted line, one spread for all rows. So the point may lie off its
+    line. Families beyond the best few are grey.
     """
     ax, ink = _axes(ax)
     scores = dict(zip(result.distributions, result.scores, strict=True))

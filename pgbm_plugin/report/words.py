@@ -194,7 +194,9 @@ def on_features(f: Findings, shares: list[tuple[str, float]]) -> str:
     if f.features is None:
         return out + "The trees are too deep for this to be computed."
     if not shares:
-        return out + "No feature matters: the model gives all rows one spread."
+        spread = f.dist.std()
+        relative = " relative to its prediction" if spread.max() > 1.001 * spread.min() else ""
+        return out + f"No feature matters: the model gives every row the same spread{relative}."
     name, share = shares[0]
     return out + f"{name} tells most: {percent(share)} of all parts, over {f.explained:,} rows."
 

@@ -46,6 +46,15 @@ def held_out_labels(
     return label
 
 
+def check_aligned(name: str, X: Any, y: Any) -> None:
+    """Warns of labels whose index has the rows of X in another order: rows are taken by their place."""
+    index, of_labels = getattr(X, "index", None), getattr(y, "index", None)
+    if index is None or of_labels is None or callable(index) or callable(of_labels) or len(index) != len(of_labels):
+        return
+    if not index.equals(of_labels) and index.is_unique and set(index) == set(of_labels):
+        warn(f"{name}: the index of y has the rows of X in another order, and is not looked at; give y.loc[X.index]")
+
+
 def check_centred(name: str, y: NDArray[np.float64], prediction: NDArray[np.float64]) -> None:
     """Warns where outcomes are off by more than they scatter: a spread around the wrong place is of no use."""
     residual = y - prediction

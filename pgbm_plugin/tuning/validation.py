@@ -89,7 +89,9 @@ class Validation:
         if cls.needs_positive_mean:  # the CRPS does not mind a label without density, which no interval would hold
             bad |= self.y <= 0.0 if issubclass(cls, Positive) else self.y < 0.0
         if bad.any():
-            raise ValueError(f"{int(bad.sum())} labels are outside its support, or where its density is infinite")
+            raise ValueError(
+                f"{int(bad.sum())} of {len(bad)} labels are outside its support, or where its density is infinite"
+            )
         return float(values @ self.weight)
 
     def residuals(self, variance: Array, calibration: Calibration) -> tuple[Array, Array]:
