@@ -100,6 +100,12 @@ def _diagnose(
             f"{'; '.join(spec.approximate)}: the mean is the stored leaf, its variance comes from the moments"
         )
     if fits and _same_size(spec, moments):
+        clipped = _clipped(spec, moments)
+        if clipped > 0.5 * forest.n_leaves:
+            return "approximate", (
+                f"the stored leaves were reproduced, but max_delta_step clipped {clipped} of {forest.n_leaves}, and a "
+                f"clipped leaf fits any larger gradient: whether these are the labels of training is not known"
+            )
         if spec.rates_known:
             return "certified", f"all {forest.n_leaves} stored leaf values were reproduced from these rows"
         return "approximate", (
@@ -177,8 +183,20 @@ def _same_size(spec: TrainingSpec, moments: LeafMoments) -> bool:
     """Whether leaves that fit also hold as much as in training: twice the same rows fit, too."""
     if spec.leaf_count is not None:
         return bool(np.all(moments.count == spec.leaf_count))
-    # hessians of some objectives cancel, so that single leaves are off
+    if _has_unit_hessian(spec):  # whole numbers, unless there are weights
+        slack = 1e-4 * spec.leaf_cover if _covers_are_fractions(spec) else np.maximum(0.5, 1e-6 * spec.leaf_cover)
+        return bool(np.all(np.abs(moments.h_sum - spec.leaf_cover) <= slack))
+    # hessians of other objectives may cancel, so that single leaves are off
     return bool(abs(moments.h_sum.sum() - spec.leaf_cover.sum()) <= 0.01 * spec.leaf_cover.sum())
+
+
+def _clipped(spec: TrainingSpec, moments: LeafMoments) -> int:
+    """How many leaves are at the bound on a step."""
+    denominator = moments.h_sum + spec.lambda_
+    usable = (moments.count > 0) & (denominator > 0)
+    with np.errstate(over="ignore"):
+        newton = soft_threshold(moments.g_sum, spec.l1) / np.where(usable, denominator, 1.0)
+    return int(np.count_nonzero(usable & (np.abs(newton) >= spec.max_step * (1.0 - 1e-6))))
 
 
 def contains_training_rows(spec: TrainingSpec, moments: LeafMoments) -> bool:

@@ -146,6 +146,14 @@ class Forest:
         """The arrays of `routing` on each GPU that they were sent to, by its number."""
         return {}
 
+    def with_features(self, features: Features) -> Forest:
+        """The same trees for rows of another look, with what was compiled from them."""
+        if features is self.features:
+            return self
+        new = replace(self, features=features)
+        vars(new).update({name: value for name, value in vars(self).items() if name in ("program", "on_device")})
+        return new
+
     def first_trees(self, trees: int) -> Forest:
         """The first trees alone."""
         leaves = int(self.leaf_start[trees])
@@ -220,7 +228,7 @@ def _check_structure(forest: Forest) -> None:
         raise ValueError(f"a split uses a feature outside 0..{forest.features.count - 1}")
     _check_categorical(forest)
     if not np.all(np.isfinite(forest.leaf_value)) or not np.isfinite(forest.base_margin):
-        raise ValueError("a leaf value is not finite")
+        raise ValueError("a leaf value or base score is not finite, as of labels that are all 0 under a log link")
 
 
 def _check_trees(forest: Forest, children: NDArray[np.int32]) -> None:

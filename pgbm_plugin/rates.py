@@ -16,7 +16,7 @@ from .training import TrainingSpec
 def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
     """Other learning rates and regularisation, if they make the leaves fit: the same for all trees, else per tree.
 
-    A leaf of value v obeys ``v (H + lambda) / alpha - l1 sign(v) = -G``: linear in 1/alpha, lambda/alpha and l1. Model
+    A leaf of value v obeys ``v (H + lambda) / alpha + l1 sign(v) = -G``: linear in 1/alpha, lambda/alpha and l1. Model
     text rounds them to six digits and keeps only the last value of a schedule; XGBoost's files keep none.
     """
     if spec.constant.all():
@@ -36,18 +36,22 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
 
     def solve(trees: NDArray[np.int64], spec: TrainingSpec, l1: bool) -> TrainingSpec:
         use = usable & np.isin(tree, trees)
-        target = minus_g[use] + (0.0 if l1 else spec.l1) * sign[use]
-        columns = [vh[use], v[use]] + ([-sign[use]] if l1 else [])
+        target = minus_g[use] - (0.0 if l1 else spec.l1) * sign[use]
+        columns = [vh[use], v[use]] + ([sign[use]] if l1 else [])
         fit = _fit_rates(np.stack(columns, axis=1), target, float(base[trees[0]]))
         if fit is None:
             return spec
         alpha, lambda_, of_trees = spec.alpha.copy(), spec.lambda_.copy(), np.isin(tree, trees)
         alpha[trees], lambda_[of_trees] = fit.alpha, fit.lambda_ + extra[of_trees]
-        close = np.abs(alpha[trees] - spec.alpha[trees]) <= 1e-5 * spec.alpha[trees]
-        if np.any(~close & ~spec.alpha_free[trees]):
+        off = np.abs(alpha[trees] / spec.alpha[trees] - 1.0)
+        if np.any(off > spec.alpha_error[trees]):
             return spec
-        sure = spec.rates_known and bool(fit.sure or close.all())
+        # lambda is known, and other trees, whose learning rate is, vouch for the labels: two leaves tell one number
+        told = lambda_known and use.sum() > 1
+        sure = spec.rates_known and bool(fit.sure or told or np.all(off <= 1e-5))
         return replace(spec, alpha=alpha, lambda_=lambda_, l1=fit.l1 if l1 else spec.l1, rates_known=sure)
+
+    lambda_known = spec.rates_known and bool(np.any(np.isfinite(spec.alpha_error)))
 
     def error(spec: TrainingSpec) -> float:
         return float(leaf_errors(forest, spec, moments).max())

@@ -21,7 +21,7 @@ class TrainingSpec:
     ----------
     objective : the loss; None if the booster was trained on a custom one that it has not kept.
     alpha : (T,) learning rate of each tree.
-    alpha_free : (T,) bool, trees whose learning rate the model does not tell; that of the others is known to 1e-5.
+    alpha_error : (T,) how far each learning rate may be off, relative to it; inf where the model does not tell it.
     constant : (T,) bool, trees that are a constant instead of a step along the gradient.
     lambda_ : (L,) L2 regularisation of each leaf.
     l1 : L1 regularisation.
@@ -41,7 +41,7 @@ class TrainingSpec:
 
     objective: Objective | None
     alpha: NDArray[np.float64]
-    alpha_free: NDArray[np.bool_]
+    alpha_error: NDArray[np.float64]
     constant: NDArray[np.bool_]
     lambda_: NDArray[np.float64]
     l1: float
@@ -63,7 +63,7 @@ class TrainingSpec:
         return replace(
             self,
             alpha=self.alpha[:trees],
-            alpha_free=self.alpha_free[:trees],
+            alpha_error=self.alpha_error[:trees],
             constant=self.constant[:trees],
             lambda_=self.lambda_[:leaves],
             iteration=self.iteration[:trees],

@@ -111,10 +111,9 @@ def wrap(
     found = training_data(booster, X, y, sample_weight, init_score)
     plain = objective is not None and not isinstance(objective, TorchObjective)
     data = read_labelled(found, forest, device, custom=plain, explicit=sample_weight is not None)
-    features = with_seen_categories(forest.features, data.rows)
-    forest = forest if features is forest.features else replace(forest, features=features)
     candidates = [with_objective(spec, known, data) for known in _objectives(booster, spec, objective, data.y)]
     spec, moments, certificate = _first_certified(forest, candidates, data, n_jobs, progress)
+    forest = forest.with_features(with_seen_categories(forest.features, data.rows, certificate.status == "certified"))
     rows = None if variance == "pgbm" else data
     return _model(forest, spec, moments, certificate, mean, variance, rows, device, n_jobs)
 

@@ -283,3 +283,8 @@ def test_an_odd_best_iteration(numeric, tmp_path):
     document["learner"]["attributes"] = {"best_iteration": []}
     (tmp_path / "model.json").write_text(json.dumps(document))
     assert wrap(tmp_path / "model.json", X, y).certificate.status == "certified"
+
+
+def test_a_booster_without_training(numeric):
+    with pytest.raises(ValueError, match="Booster cannot be saved; train it first"):
+        wrap(xgb.Booster(), *numeric)

@@ -203,3 +203,22 @@ def test_lightgbm_columns_are_remembered(tmp_path):
     X.astype({"a": int}).to_parquet(tmp_path / "rows.parquet")  # where the category is a number again
     again = next(load(tmp_path / "model.pgbm").predict_dist(tmp_path / "rows.parquet"))
     assert np.array_equal(again.mean(), booster.predict(X))
+
+
+@pytest.mark.parametrize("names", [["éa", "é"], ["Köln", "Bonn", "Ulm"], ["é", "ß", "日本"]])
+def test_xgboost_names_that_are_not_ascii(names, tmp_path):
+    """XGBoost stores them in pieces; what they stand for is learnt from the rows of training."""
+    rng = np.random.default_rng(1)
+    code = rng.integers(0, len(names), 400)
+    X = pd.DataFrame({"c": pd.Categorical.from_codes(code, names), "x": rng.normal(size=400)})
+    y = code + 0.1 * rng.normal(size=400)
+    booster = xgb.train(XGB, xgb.DMatrix(X, y, enable_categorical=True), 5)
+    model = wrap(booster, X, y)
+    assert model.certificate.status == "certified"
+    want = booster.predict(xgb.DMatrix(X, enable_categorical=True))
+    assert np.array_equal(model.predict(X), want)
+    model.save(tmp_path / "model.pgbm")
+    turned = X.assign(c=X["c"].cat.reorder_categories(names[::-1]))
+    assert np.array_equal(load(tmp_path / "model.pgbm").predict(turned), want)
+    with pytest.raises(ValueError, match="categories that training did not see: Rom"):
+        model.predict(X.assign(c=X["c"].cat.rename_categories({names[0]: "Rom"})))

@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 from pgbm_plugin import wrap
 from pgbm_plugin.calibration import Calibration
-from pgbm_plugin.distributions import Empirical, Normal, Poisson, register
+from pgbm_plugin.distributions import FAMILIES, Empirical, Gamma, NegativeBinomial, Normal, Poisson, StudentT, register
 
 MEAN = np.array([0.0, -3.0, 1e6, 2.5])
 SD = np.array([1.0, 0.2, 5.0, 1e-3])
@@ -211,13 +211,39 @@ def test_one_interval_at_a_time(normal, numeric):
 
 
 def test_large_counts_have_a_crps():
-    """scipy's Bessel functions end below 1e9; the CRPS of such a Poisson is that of a normal.
+    """Closed forms cancel, and scipy's Bessel functions end below 1e9; these families are then normal to 1e-4."""
+    mu = np.array([1e7, 9.9e7, 1.1e8, 1e9, 9.9e9, 1.1e10, 1e12, 1e16])
+    for cls, variance in ((Poisson, mu), (NegativeBinomial, 2.0 * mu), (Gamma, mu)):
+        y = np.floor(mu + 0.3 * np.sqrt(variance))
+        want = Normal.from_moments(mu, variance).crps(y)
+        np.testing.assert_allclose(cls.from_moments(mu, variance).crps(y), want, rtol=5e-4)
 
-    To 1e-3: the mass at y is a difference of numbers of the size of mu log mu.
-    """
-    mu = np.array([1e7, 9.9e7, 1.1e8, 1e9, 1e10])
-    y = mu + 0.3 * np.sqrt(mu)
-    np.testing.assert_allclose(Poisson.from_moments(mu, mu).crps(y), Normal.from_moments(mu, mu).crps(y), rtol=1e-3)
+
+@pytest.mark.parametrize("mean", [1e15, 2e16, 1e19, 1e300])
+@pytest.mark.parametrize("cls", [Poisson, NegativeBinomial])
+def test_quantiles_of_huge_counts_end(cls, mean):
+    """Beyond 2^53 there is no whole number between two neighbours."""
+    d = cls.from_moments(np.array([mean]), np.array([2.0 * mean]))
+    low, high = d.ppf([0.1, 0.9])[0]
+    assert low <= high
+    assert abs(high / mean - 1.0) < 1e-6
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"empirical", "conformal"}))
+def test_outcomes_that_are_not_finite(name):
+    d = FAMILIES[name].from_moments(np.array([3.0]), np.array([4.0]))
+    for method in ("cdf", "sf", "logpdf", "crps"):
+        assert np.isnan(getattr(d, method)(np.nan)).all()
+    for x in (np.inf, -np.inf):
+        assert d.crps(x) == np.inf
+        assert d.logpdf(x) == -np.inf
+    assert (d.cdf(-np.inf), d.cdf(np.inf)) == (0.0, 1.0)
+
+
+def test_students_quantiles_at_the_ends():
+    d = StudentT.from_moments(np.zeros(1), np.ones(1))
+    assert np.array_equal(d.ppf([0.0, 1e-300, 1.0])[0], [-np.inf, -np.inf, np.inf])
+    assert np.array_equal(d.isf([0.0, 1.0])[0], [np.inf, -np.inf])
 
 
 def test_what_is_not_known_is_not_drawn():

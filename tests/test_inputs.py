@@ -309,3 +309,33 @@ def test_windows_line_ends(tmp_path):
     booster = train("lightgbm", X, y)
     (tmp_path / "m.txt").write_bytes(booster.model_to_string().replace("\n", "\r\n").encode())
     assert np.array_equal(wrap(tmp_path / "m.txt", X, y).predict(X), booster.predict(X))
+
+
+def test_arrays_that_lightgbm_rounds():
+    """It reads native float32 and float64 as they are, and everything else through float32."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(1e6, 1e6 + 1, 2000), rng.normal(size=2000)])
+    y = X[:, 0] - 1e6 + 0.1 * X[:, 1]
+    booster = lgb.train(LGB, lgb.Dataset(X, y), 10)
+    model = wrap(booster, X, y)
+    for kind in (object, ">f8", np.longdouble, float):
+        assert np.array_equal(model.predict(X.astype(kind)), booster.predict(X.astype(kind)))
+
+
+def test_data_sets_of_continued_training():
+    """LightGBM keeps the first model's predictions in them as an init_score, and the trees are in the model as well."""
+    X, y = with_gaps()
+    first = lgb.train(LGB, lgb.Dataset(X, y), 3)
+    data = lgb.Dataset(X, y, free_raw_data=False)
+    booster = lgb.train(LGB, data, 3, init_model=first)
+    model = wrap(booster, data)
+    assert model.certificate.status == "certified"
+    assert np.array_equal(model.predict(data), booster.predict(X))
+
+
+def test_a_data_set_that_is_not_constructed():
+    X, y = with_gaps()
+    booster = lgb.train(LGB, lgb.Dataset(X, y), 3)
+    model = wrap(booster, lgb.Dataset(X, y))
+    assert model.certificate.status == "certified"
+    assert np.array_equal(model.predict(lgb.Dataset(X)), booster.predict(X))

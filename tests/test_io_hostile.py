@@ -101,6 +101,7 @@ CASES = {
     "leaf value": (set_array("forest.leaf_value", 0, np.nan), r"forest\.leaf_value.*finite"),
     "sum of leaves": (set_array("forest.leaf_value", slice(None), 1e308), "add up to more"),
     "sd": (set_array("weights.sd", 0, 1e200), "overflow"),
+    "no rows in any leaf": (set_array("moments.count", slice(None), 0), "moments are those of no rows"),
     "count": (set_array("moments.count", 0, -1), r"moments\.count.*negative"),
     "moments": (set_array("moments.gg", 0, np.inf), r"moments\.gg.*finite"),
     "residuals": (set_array("settings.residuals", 3, np.nan), r"settings\.residuals.*finite"),

@@ -177,9 +177,13 @@ def _read_xgboost_file(raw: bytes) -> tuple[Forest, TrainingSpec]:
 def _read_xgboost(
     booster: Any, *, use_best_iteration: bool = False, missing: float = float("nan")
 ) -> tuple[Forest, TrainingSpec]:
+    try:
+        raw, config = bytes(booster.save_raw("ubj")), json.loads(booster.save_config())
+    except Exception as error:  # XGBoostError, which we would have to import
+        raise ValueError(f"this {type(booster).__name__} cannot be saved; train it first") from error
     return xgboost.read(
-        xgboost.load(bytes(booster.save_raw("ubj"))),
-        config=json.loads(booster.save_config()),
+        xgboost.load(raw),
+        config=config,
         use_best_iteration=use_best_iteration,
         missing=missing,
     )
@@ -187,13 +191,17 @@ def _read_xgboost(
 
 def _read_lightgbm_dataset(data: Any) -> TrainingData:
     way_out = "make it with lgb.Dataset(..., free_raw_data=False), or call wrap(booster, X, y)"
+    if getattr(data, "_handle", None) is None and data.data is not None:  # new: it has what it was made of
+        return TrainingData(data.data, data.label, data.weight, data.init_score)
     try:
         X = data.get_data()
     except Exception as error:  # LightGBMError, which we would have to import
         raise TypeError(f"the lgb.Dataset has freed its rows: {way_out}") from error
     if X is None or isinstance(X, (str, os.PathLike, list)):
         raise TypeError(f"the lgb.Dataset has no rows in memory as one table: {way_out}")
-    return TrainingData(X, data.get_label(), data.get_weight(), data.get_init_score())
+    # continued training puts the first model's predictions there, which are those of trees that the model has
+    own = getattr(data, "_predictor", None) is None
+    return TrainingData(X, data.get_label(), data.get_weight(), data.get_init_score() if own else None)
 
 
 def _read_dmatrix(data: Any) -> TrainingData:

@@ -194,7 +194,8 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
     return TrainingSpec(
         objective=objective,
         alpha=without_constants(alpha, constant),
-        alpha_free=folded & (np.arange(forest.n_trees) == 0) & ~constant,
+        # text has six digits; of a first tree that holds the mean label, none
+        alpha_error=np.where(folded & (np.arange(forest.n_trees) == 0) & ~constant, np.inf, 1e-5),
         constant=constant,
         lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, lambda_),
         l1=params.number("lambda_l1", 0.0),

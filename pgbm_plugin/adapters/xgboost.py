@@ -16,7 +16,7 @@ from ..forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
 from ..objectives import IDENTITY, XGBOOST, Objective
 from ..training import TrainingSpec, without_constants
 from . import ubjson
-from .xgboost_rates import Rates, rates_from_trees
+from .xgboost_rates import RATES_ERROR, Rates, rates_from_trees
 from .xgboost_trees import FlatTrees, flatten
 
 # 128 MB of category sets
@@ -177,12 +177,13 @@ def _features(learner: Mapping[str, Any], missing: float) -> Features:
 
 
 def _category_values(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The categories of one column: strings end to end with their offsets, or numbers."""
+    """The categories of one column: strings end to end with their offsets, or numbers; empty if they are not known."""
     values = np.asarray(entry["values"])
     if "offsets" not in entry:
         return tuple(values.tolist())
     raw, offsets = values.astype(np.int8).tobytes(), np.asarray(entry["offsets"]).tolist()
-    return tuple(raw[a:b].decode() for a, b in itertools.pairwise(offsets))
+    # XGBoost 3 counts letters and cuts bytes, so that others than ASCII are stored in pieces; their codes are right
+    return tuple(raw[a:b].decode() for a, b in itertools.pairwise(offsets)) if raw.isascii() else ()
 
 
 def _training_spec(
@@ -206,7 +207,7 @@ def _training_spec(
     return TrainingSpec(
         objective=objective,
         alpha=without_constants(rates.eta / flat.trees_per_iteration, constant),
-        alpha_free=np.ones(forest.n_trees, bool),
+        alpha_error=np.full(forest.n_trees, RATES_ERROR if rates.sure else np.inf),
         constant=constant,
         lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, rates.lambda_),
         l1=rates.l1,

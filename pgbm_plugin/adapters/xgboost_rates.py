@@ -24,6 +24,9 @@ from .xgboost_trees import FlatTrees
 _NOISE = 1e-7
 _FITS = 30 * _NOISE
 
+# Rates that the trees determine are this close, relative to them.
+RATES_ERROR = 0.03
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -212,20 +215,20 @@ def _well_determined(e: _Equations, rates: Rates) -> bool:
 
 
 def _eta_per_tree(e: _Equations, nominal: Rates) -> Rates:
-    """A learning rate per tree and one lambda: alternating least squares."""
+    """A learning rate per tree and one lambda, with l1 as it is: alternating least squares."""
     lambda_, n_trees = nominal.lambda_, len(nominal.eta)
     eta = nominal.eta
     for _ in range(50):
-        x, y = e.wh + lambda_ * e.w, e.vh + lambda_ * e.v
+        x, y = e.wh + lambda_ * e.w + nominal.l1 * e.s, e.vh + lambda_ * e.v
         xx = np.bincount(e.tree, x * x, n_trees)
         eta = np.where(xx > 0, np.bincount(e.tree, x * y, n_trees) / np.where(xx > 0, xx, 1.0), nominal.eta)
         slope = eta[e.tree] * e.w - e.v
-        residual = e.residual(replace(nominal, eta=eta, lambda_=lambda_, l1=0.0))
+        residual = e.residual(replace(nominal, eta=eta, lambda_=lambda_))
         change = -float(slope @ residual) / max(float(slope @ slope), float(np.finfo(float).tiny))
         lambda_ += change
         if abs(change) <= 1e-12 * (1.0 + abs(lambda_)):
             break
-    return replace(nominal, eta=eta, lambda_=float(lambda_), l1=0.0)
+    return replace(nominal, eta=eta, lambda_=float(lambda_))
 
 
 def _round(rates: Rates, e: _Equations) -> Rates:

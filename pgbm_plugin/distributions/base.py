@@ -177,17 +177,21 @@ class Distribution(ABC):
     def logpdf(self, x: ArrayLike) -> Array:
         """Log density (log mass for a discrete family)."""
         x, p, point = self._per_row(x)
-        return _unless(point, self._logpdf(x, **p), lambda at: np.where(x == at, self._log_point_mass, -np.inf))
+
+        def logpdf(x: Array) -> Array:
+            return _unless(point, self._logpdf(x, **p), lambda at: np.where(x == at, self._log_point_mass, -np.inf))
+
+        return _of_outcomes(x, logpdf, -np.inf, -np.inf)
 
     def cdf(self, x: ArrayLike) -> Array:
         """P(Y <= x)."""
         x, p, point = self._per_row(x)
-        return _unless(point, self._cdf(x, **p), lambda at: x >= at)
+        return _of_outcomes(x, lambda x: _unless(point, self._cdf(x, **p), lambda at: x >= at), 0.0, 1.0)
 
     def sf(self, x: ArrayLike) -> Array:
         """P(Y > x)."""
         x, p, point = self._per_row(x)
-        return _unless(point, self._sf(x, **p), lambda at: x < at)
+        return _of_outcomes(x, lambda x: _unless(point, self._sf(x, **p), lambda at: x < at), 1.0, 0.0)
 
     def ppf(self, q: ArrayLike) -> Array:
         """Quantiles: (n,) for one level, (n, k) for k levels."""
@@ -217,7 +221,7 @@ class Distribution(ABC):
     def crps(self, y: ArrayLike) -> Array:
         """(n,) continuous ranked probability score of the outcomes."""
         y, p, point = self._per_row(y)
-        return _unless(point, self._crps(y, **p), lambda at: np.abs(y - at))
+        return _of_outcomes(y, lambda y: _unless(point, self._crps(y, **p), lambda at: np.abs(y - at)), np.inf, np.inf)
 
     def nll(self, y: ArrayLike) -> Array:
         """(n,) negative log likelihood of the outcomes."""
@@ -294,6 +298,15 @@ class Positive(Distribution):
 def _unless(point: Array | None, regular: Array, at_point: Callable[[Array], ArrayLike]) -> Array:
     """`regular`, and in the rows that are point masses what `at_point` says of their places."""
     return regular if point is None else np.where(np.isnan(point), regular, at_point(point))
+
+
+def _of_outcomes(x: Array, formula: Callable[[Array], Array], lowest: float, highest: float) -> Array:
+    """A formula of outcomes: NaN where they are, `lowest` and `highest` at -inf and inf, which no formula meets."""
+    finite = np.isfinite(x)
+    if np.all(finite):
+        return formula(x)
+    values = formula(np.where(finite, x, 1.0))
+    return np.where(finite, values, np.where(np.isnan(x), np.nan, np.where(x < 0.0, lowest, highest)))
 
 
 def _per_row(value: Array, n: int) -> Array:

@@ -48,8 +48,11 @@ def search_quantile(
         low = np.where(short, high, low)
         step *= 2.0
         high = np.where(short, np.ceil(high + step), high)
-    while np.any(high - low > 1.0):
+    while True:
         middle = np.floor(0.5 * (low + high))
+        between = (low < middle) & (middle < high)  # beyond 2^53 there may be nothing between two whole numbers
+        if not between.any():
+            break
         there = reached(middle) | missing
-        high, low = np.where(there & (middle > low), middle, high), np.where(there, low, middle)
+        high, low = np.where(between & there, middle, high), np.where(between & ~there, middle, low)
     return np.where(np.broadcast_to(infinite, shape), np.inf, np.where(np.isnan(mean), np.nan, high))

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import betaln, digamma, gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, xlogy
 
 from .base import Array, Positive
+from .normal import unless_normal
 
 
 class Gamma(Positive):
@@ -55,7 +56,8 @@ class Gamma(Positive):
         """y (2 F_a - 1) - a scale (2 F_(a+1) - 1) - scale / B(1/2, a) (Scheuerer and Moeller 2015)."""
         t = np.maximum(y, 0.0) / scale
         spread = scale * np.exp(-betaln(0.5, a))
-        return y * (2.0 * gammainc(a, t) - 1.0) - a * scale * (2.0 * gammainc(a + 1.0, t) - 1.0) - spread
+        exact = y * (2.0 * gammainc(a, t) - 1.0) - a * scale * (2.0 * gammainc(a + 1.0, t) - 1.0) - spread
+        return unless_normal(exact, y, a * scale, np.sqrt(a) * scale)
 
     @staticmethod
     def _entropy(a: Array, scale: Array) -> Array:

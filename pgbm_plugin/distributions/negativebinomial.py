@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
 
-from .base import Array
+from .base import Array, Positive
 from .discrete import Discrete, search_quantile
+from .normal import unless_normal
 from .poisson import Poisson
 
 # With less excess over the mean, relative to it, the family is its limit, the Poisson, to the last digits.
@@ -25,11 +25,8 @@ class NegativeBinomial(Discrete):
     """
 
     name = "negativebinomial"
-    _needs = "it needs a mean > 0, and finite moments"
-
-    @staticmethod
-    def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
-        return np.isfinite(mean) & np.isfinite(variance) & (mean > 0.0)
+    _needs = Positive._needs
+    _fits = staticmethod(Positive._fits)
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
@@ -97,7 +94,7 @@ class NegativeBinomial(Discrete):
         k = np.floor(np.maximum(y, 1.0))
         shifted = np.where(y >= 1.0, _beta_cdf(finite + 1.0, k, p, mu * (finite + 1.0) / finite), 0.0)
         distance = y * (2.0 * cdf - 1.0) - mu * (2.0 * shifted - 1.0)
-        score = distance - 0.5 * _mean_difference(finite, p, mu)
+        score = unless_normal(distance - 0.5 * _mean_difference(finite, p, mu), y, mu, np.sqrt(mu / p))
         return NegativeBinomial._or_poisson(score, lambda: Poisson._crps(y, mu), n)
 
     def to_scipy(self) -> Any:

@@ -10,6 +10,7 @@ from scipy.special import gammaln, ive, pdtr, pdtrc, xlogy
 
 from .base import Array
 from .discrete import Discrete, search_quantile
+from .normal import unless_normal
 
 
 class Poisson(Discrete):
@@ -58,10 +59,11 @@ class Poisson(Discrete):
     @staticmethod
     def _crps(y: Array, mu: Array) -> Array:
         """(y - mu)(2 F(y) - 1) + 2 mu f(floor y) - mu exp(-2 mu)(I0(2 mu) + I1(2 mu)) (Wei and Held 2014)."""
-        # ive gives up on large arguments, where both functions are 1 / sqrt(4 pi mu) to the last digits
+        # ive gives up on large arguments, where both functions are 1 / sqrt(4 pi mu) to eight digits
         spread = np.where(mu > 1e8, np.sqrt(mu / np.pi), mu * (ive(0, 2.0 * mu) + ive(1, 2.0 * mu)))
         mass = np.exp(Poisson._logpdf(np.floor(y), mu))
-        return (y - mu) * (2.0 * Poisson._cdf(y, mu) - 1.0) + 2.0 * mu * mass - spread
+        exact = (y - mu) * (2.0 * Poisson._cdf(y, mu) - 1.0) + 2.0 * mu * mass - spread
+        return unless_normal(exact, y, mu, np.sqrt(mu))
 
     def to_scipy(self) -> Any:
         from scipy.stats import poisson

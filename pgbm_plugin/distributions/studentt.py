@@ -43,11 +43,11 @@ class StudentT(Distribution):
 
     @staticmethod
     def _ppf(q: Array, df: Array, loc: Array, scale: Array) -> Array:
-        return loc + scale * stdtrit(df, q)
+        return loc + scale * _quantile(df, q)
 
     @staticmethod
     def _isf(q: Array, df: Array, loc: Array, scale: Array) -> Array:
-        return loc - scale * stdtrit(df, q)
+        return loc - scale * _quantile(df, q)
 
     @staticmethod
     def _rvs(rng: np.random.Generator, shape: tuple[int, ...], df: Array, loc: Array, scale: Array) -> Array:
@@ -70,3 +70,9 @@ class StudentT(Distribution):
         from scipy.stats import t
 
         return t(**self.params)
+
+
+def _quantile(df: Array, q: Array) -> Array:
+    """The standard quantile; scipy has +inf at levels near 0."""
+    z = stdtrit(df, q)
+    return np.where(q < 0.5, -np.abs(z), z)

@@ -133,6 +133,8 @@ def _build(
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:
         raise ValueError("its moments are those of other leaves")
+    if not np.any(parts["moments"]["count"]):
+        raise ValueError("its moments are those of no rows")
     if (parts["moments"]["freedom"] is None) != (parts["moments"]["count"].dtype == np.int64):
         raise ValueError("its moments are half those of rows that have decayed")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below

@@ -159,7 +159,7 @@ TREE_ARRAYS = {
 
 ARRAYS = {
     "spec.alpha": StoredArray("F64", "trees", rule="finite"),
-    "spec.alpha_free": StoredArray("BOOL", "trees"),
+    "spec.alpha_error": StoredArray("F64", "trees"),
     "spec.constant": StoredArray("BOOL", "trees"),
     "spec.lambda_": StoredArray("F64", "leaves", rule="finite"),
     "spec.iteration": StoredArray("I64", "trees"),

@@ -65,7 +65,10 @@ def _as_array(values: Any) -> NDArray[np.float64]:
 
 def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:
     """Levels as an array, each strictly between 0 and 1."""
-    levels = np.asarray(levels, np.float64)
+    try:
+        levels = np.asarray(levels, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be numbers between 0 and 1, not {levels!r:.60}") from None
     if levels.size == 0 or not np.all((levels > 0.0) & (levels < 1.0)):
         shown = levels.tolist() if levels.size < 10 else f"an array of shape {levels.shape}"
         raise ValueError(f"{name} must lie strictly between 0 and 1, not {shown}")

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from ..forest import Features
 from .rows import Rows, check_count
 
+# Categories that a saved model can hold.
+_PLAIN = (str, int, float, bool, type(None))
+
 
 class Frame(Rows):
     """A data frame: named columns, some of them categorical."""
@@ -207,11 +210,24 @@ FRAMES = (
 )
 
 
-def with_seen_categories(features: Features, rows: Rows) -> Features:
-    """The features with the categorical columns of these rows, which LightGBM does not store: others are others."""
-    if features.category_columns is not None or not isinstance(rows, Frame) or not rows.codes:
+def with_seen_categories(features: Features, rows: Rows, certified: bool) -> Features:
+    """The features with what the model has not stored of its categories and these rows, those of training, tell.
+
+    LightGBM stores the categories and not their columns. Some of XGBoost's models store codes alone, whose meaning is
+    known if the rows are `certified`.
+    """
+    if not isinstance(rows, Frame):
         return features
-    return replace(features, category_columns=tuple(rows.codes))
+    if features.category_columns is None:
+        return replace(features, category_columns=tuple(rows.codes)) if rows.codes else features
+    if not rows.coded or not certified:
+        return features
+    known = dict(zip(features.category_columns, features.categories, strict=True))
+    seen = {j: tuple(rows._dictionary(j, 0, len(rows))[0]) for j in rows.coded}
+    known |= {j: values for j, values in seen.items() if all(isinstance(v, _PLAIN) for v in values)}
+    columns = tuple(sorted(known))
+    codes = tuple(j for j in features.code_columns if j not in known)
+    return replace(features, category_columns=columns, categories=tuple(known[j] for j in columns), code_columns=codes)
 
 
 def columns_of(frame: Any) -> list[str]:

@@ -89,7 +89,7 @@ def read_rows(X: Any, features: Features) -> Rows:
     elif hasattr(X, "tocsr"):
         rows = _Sparse(X, features)
     else:
-        rows = _Matrix(_as_matrix(X), features)
+        rows = _Matrix(_as_matrix(X, features), features)
     if len(rows) == 0:
         raise ValueError("X has no rows")
     return rows
@@ -125,9 +125,8 @@ class _Matrix(Rows):
         block = self.X[lo:hi]
         if columns is not None:
             block = block[:, columns]
-        if block.dtype.kind != "f" or block.dtype.itemsize < 4:
-            return block.astype(self.features.integers)
-        return block if block.dtype in (np.float32, np.float64) and block.dtype.isnative else block.astype(np.float64)
+        native = block.dtype in (np.float32, np.float64) and block.dtype.isnative
+        return block if native else block.astype(self.features.integers)
 
 
 def matrix_rows(parts: Sequence[Rows]) -> Rows:
@@ -176,7 +175,7 @@ def table_length(X: Any) -> int:
     return int(shape[0]) if shape else len(X) if hasattr(X, "__len__") else -1
 
 
-def _as_matrix(X: Any) -> NDArray[Any]:
+def _as_matrix(X: Any, features: Features) -> NDArray[Any]:
     if hasattr(X, "detach"):  # a torch tensor, perhaps one that keeps gradients
         X = X.detach()
     try:
@@ -184,7 +183,7 @@ def _as_matrix(X: Any) -> NDArray[Any]:
             raise TypeError("fill the masked array, with NaN for what is missing")
         matrix = np.asarray(X)
         if matrix.dtype.kind == "O" and not any(isinstance(value, str) for value in matrix.flat):
-            matrix = matrix.astype(np.float64)
+            matrix = matrix.astype(features.integers)
         if matrix.dtype.kind not in "fiub":
             raise TypeError(f"its type is {matrix.dtype}")
         return matrix

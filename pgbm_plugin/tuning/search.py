@@ -111,7 +111,10 @@ def families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
 
 def rho_grid(rho: ArrayLike | None) -> Array:
     """The correlations to try, checked, in rising order."""
-    grid = DEFAULT_RHO if rho is None else np.unique(np.atleast_1d(np.asarray(rho, np.float64)))
+    try:
+        grid = DEFAULT_RHO if rho is None else np.unique(np.atleast_1d(np.asarray(rho, np.float64)))
+    except (TypeError, ValueError):
+        raise TypeError(f"rho must be a number or a list of them, not {rho!r:.60}") from None
     if not len(grid) or not np.all(np.abs(grid) <= 1.0):
         raise ValueError(f"rho must lie in [-1, 1], not {rho!r}")
     return grid

@@ -23,6 +23,8 @@ Score = Literal["crps", "nll"]
 MIN_ROWS = 6
 # The search looks at no more rows than these; what it finds is scored on all, and the best map is fitted to all.
 SEARCH_ROWS = 2000
+# Beyond this every number is a whole one.
+_COUNTABLE = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ class Validation:
         cls, options = family(name)
         if cls.needs_positive_mean and not self.positive:
             raise ValueError("the model may predict 0 or less for other rows; to try it all the same, name it")
-        if issubclass(cls, Discrete) and np.any(self.y != np.floor(self.y)):
-            raise ValueError("the labels are not whole numbers")
+        if issubclass(cls, Discrete) and (np.any(self.y != np.floor(self.y)) or np.abs(self.y).max() > _COUNTABLE):
+            raise ValueError("the labels are not whole numbers, or too large to count with")
         if issubclass(cls, Empirical):
             if self.metric == "nll":
                 raise ValueError("it has no density")
