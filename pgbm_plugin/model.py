@@ -226,8 +226,7 @@ class ProbabilisticModel(Predictor):
             raise TypeError(f"{name} needs labels: model.{name}(X, y)")
         check_aligned(name, X, y)
         rows, score = self._read(X, init_score, device)
-        known = self.forest, self.spec, self.moments, self.certificate
-        label = held_out_labels(name, y_name, y, rows, at_least, *known)
+        label = held_out_labels(self, name, y_name, y, rows, at_least)
         margins_ = self._margins_of(rows, score, self.rho, recursion=recursion)
         if score is not None or not self.spec.own_starts:  # else what is amiss has been said
             check_centred(name, label, margins_.prediction)

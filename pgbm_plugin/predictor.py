@@ -19,7 +19,7 @@ from .errors import warn
 from .forest import Forest
 from .moments import LeafMoments
 from .objectives import LOG
-from .propagate import LeafWeights, margins, paper_leaf_values, typical_variance
+from .propagate import LeafWeights, leaf_weights, margins, paper_leaf_values, typical_variance
 from .response import Margins, summary, to_response
 from .settings import Settings
 from .streams.batches import is_stream, naming, unlabelled_stream
@@ -43,9 +43,9 @@ class Predictor:
         forest: Forest,
         spec: TrainingSpec,
         moments: LeafMoments,
-        weights: LeafWeights,
         certificate: Certificate,
         *,
+        weights: LeafWeights | None = None,
         mean: Literal["booster", "pgbm"] = "booster",
         device: str = "auto",
         n_jobs: int | None = None,
@@ -56,7 +56,7 @@ class Predictor:
         self.forest = forest
         self.spec = spec
         self.moments = moments
-        self.weights = weights
+        self.weights = leaf_weights(forest, spec, moments) if weights is None else weights
         self.certificate = certificate
         self.mean = mean
         self.device = device

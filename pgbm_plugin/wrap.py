@@ -20,7 +20,6 @@ from .model import ProbabilisticModel
 from .moments import LabelledRows, LeafMoments, leaf_moments
 from .objectives import Gradients
 from .predictor import Variance, check_variance
-from .propagate import leaf_weights
 from .rates import solve_rates
 from .saving.embed import embedded
 from .start import LabelSums, settled_moments, starting_from
@@ -93,6 +92,7 @@ def wrap(
     if categorical is not None:
         forest = replace(forest, features=with_category_columns(forest.features, categorical))
     given = Given(y, sample_weight, init_score, objective, label, weight, device)
+    options: dict[str, Any] = {"mean": mean, "variance": variance, "device": device, "n_jobs": n_jobs}
     kept = embedded(booster, forest) if X is None and y is None else None
     if kept is not None:
         given.refuse_with_moments()
@@ -107,15 +107,15 @@ def wrap(
             raise TypeError(_NEEDS_TABLE)
         spec, moments, weighted = gathered
         spec, certificate = _judged(forest, spec, moments, weighted)
-        return _model(forest, spec, moments, certificate, mean, variance, None, device, n_jobs)
+        return _warned(ProbabilisticModel(forest, spec, moments, certificate, **options))
     found = training_data(booster, X, y, sample_weight, init_score)
     plain = objective is not None and not isinstance(objective, TorchObjective)
     data = read_labelled(found, forest, device, custom=plain, explicit=sample_weight is not None)
     candidates = [with_objective(spec, known, data) for known in _objectives(booster, spec, objective, data.y)]
     spec, moments, certificate = _first_certified(forest, candidates, data, n_jobs, progress)
     forest = forest.with_features(with_seen_categories(forest.features, data.rows, certificate.status == "certified"))
-    rows = None if variance == "pgbm" else data
-    return _model(forest, spec, moments, certificate, mean, variance, rows, device, n_jobs)
+    model = ProbabilisticModel(forest, spec, moments, certificate, **options)
+    return _warned(model if variance == "pgbm" else _with_scale(model, data))
 
 
 def _check_embedded(kept: ProbabilisticModel, mean: str, variance: Variance) -> None:
@@ -129,33 +129,20 @@ def _check_embedded(kept: ProbabilisticModel, mean: str, variance: Variance) -> 
         )
 
 
-def _model(
-    forest: Forest,
-    spec: TrainingSpec,
-    moments: LeafMoments,
-    certificate: Certificate,
-    mean: Literal["booster", "pgbm"],
-    variance: Variance,
-    data: LabelledRows | None,
-    device: str,
-    n_jobs: int | None,
-) -> ProbabilisticModel:
-    """What all of it makes; `data` if a scale is to be boosted from it."""
-    weights = leaf_weights(forest, spec, moments)
-    given = forest, spec, moments, weights, certificate
-    model = ProbabilisticModel(*given, mean=mean, device=device, n_jobs=n_jobs, variance=variance)
-    if data is not None:
-        from .tuning.scale import training_scale
+def _with_scale(model: ProbabilisticModel, data: LabelledRows) -> ProbabilisticModel:
+    """The model with a scale boosted from the rows, which "boosted" takes at once and "auto" keeps for `tune`."""
+    from .tuning.scale import training_scale
 
-        model.training_scale = training_scale(forest, spec, moments, certificate, model._leaf_value, data, n_jobs)
-        if variance == "boosted":
-            model._settings = replace(model._settings, scale=model.training_scale)
-        if variance == "boosted" and model.training_scale is None:
+    known = model.forest, model.spec, model.moments, model.certificate
+    model.training_scale = training_scale(*known, model._leaf_value, data, model.n_jobs)
+    if model.variance == "boosted":
+        model._settings = replace(model._settings, scale=model.training_scale)
+        if model.training_scale is None:
             warn(
                 "no scale was boosted, and the variance is the paper's: residuals of these rows are all zero, or not "
                 "finite; let tune boost one from held-out rows",
             )
-    return _warned(model)
+    return model
 
 
 def _warned(model: ProbabilisticModel) -> ProbabilisticModel:

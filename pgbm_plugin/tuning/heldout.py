@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..certificate import Certificate
 from ..errors import warn
-from ..forest import Forest
-from ..moments import LeafMoments
 from ..propagate import are_wrapped_rows
 from ..tables.columns import read_column
 from ..tables.rows import Rows
-from ..training import TrainingSpec
+
+if TYPE_CHECKING:
+    from ..predictor import Predictor
 
 _ENOUGH = 20
 """Fewer rows may be off by chance."""
 
 
-def held_out_labels(
-    name: str,
-    y_name: str,
-    y: Any,
-    rows: Rows,
-    at_least: int,
-    forest: Forest,
-    spec: TrainingSpec,
-    moments: LeafMoments,
-    certificate: Certificate,
-) -> NDArray[np.float64]:
-    """(n,) checked labels for the method `name`; warns of rows that the moments were taken from."""
+def held_out_labels(model: Predictor, name: str, y_name: str, y: Any, rows: Rows, at_least: int) -> NDArray[np.float64]:
+    """(n,) checked labels for the method `name`; warns of rows that the model's moments were taken from."""
     if len(rows) < at_least:
         raise ValueError(f"{name} needs at least {at_least} rows, it got {len(rows)}")
     label = read_column(y_name, y, len(rows))
     assert label is not None
-    if spec.objective is not None:
-        spec.objective.check_labels(label)
-    if certificate.status != "held-out" and are_wrapped_rows(forest, moments, rows):
+    if model.spec.objective is not None:
+        model.spec.objective.check_labels(label)
+    if model.certificate.status != "held-out" and are_wrapped_rows(model.forest, model.moments, rows):
         warn(
             "these are the rows that wrap saw: residuals of training rows are too small, and so will be the "
             f"spread; give {name} held-out rows",
