@@ -117,7 +117,8 @@ def settle_start(forest: Forest, spec: TrainingSpec, sums: LabelSums, moments_of
     error, moments = look(from_labels)
     if error <= spec.tolerance:
         return replace(spec, start=from_labels)
-    if np.isinf(error) or look(spec.start)[0] <= spec.tolerance:
+    # a constant agrees with itself, whatever the labels
+    if np.isinf(error) or (look(spec.start)[0] <= spec.tolerance and not spec.constant[0]):
         return spec
     # the equations of one tree alone would also be solved for labels that are all off by the same
     if spec.first_iteration() < forest.n_trees and not spec.constant[0]:

@@ -69,6 +69,14 @@ def test_shuffled_labels(kind, data):
     assert "labels" in found.sentence
 
 
+def test_labels_of_a_constant(data):
+    """A first tree of one leaf is its own start; the labels must still have that mean."""
+    X, y = data
+    model = train("lightgbm", X, y, {"min_data_in_leaf": 3000})
+    assert certificate(model, X, y).status == "certified"
+    assert certificate(model, X, y + 5.0).status == "approximate"
+
+
 @both
 def test_other_rows(kind, data):
     X, y = data
