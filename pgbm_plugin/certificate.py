@@ -6,7 +6,7 @@ of thousands off by one shows as 1e-3. What else may be wrong is then a diagnosi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -47,6 +47,10 @@ class Certificate:
 
 def certify(forest: Forest, spec: TrainingSpec, moments: LeafMoments, weighted: bool) -> Certificate:
     """Compare recomputed leaves with stored ones, and rows with what training saw."""
+    if spec.leaf_count is not None:
+        # before 4.6 LightGBM does not count the rows of a tree that is one leaf: it had all of them
+        uncounted = (spec.leaf_count == 0) & spec.constant[forest.tree_of_leaf()]
+        spec = replace(spec, leaf_count=np.where(uncounted, moments.count, spec.leaf_count))
     errors = leaf_errors(forest, spec, moments)
     error = float(errors.max())
     status, sentence = _diagnose(forest, spec, moments, errors, weighted)
