@@ -228,9 +228,12 @@ def _leaf_lambda(model: ModelText, params: _Parameters) -> NDArray[np.float64]:
     return lambda_
 
 
-def _subsampled(params: _Parameters) -> bool:
+def _subsampled(params: _Parameters) -> bool | None:
     bagging = params.number("bagging_freq", 0) > 0 and params.number("bagging_fraction", 1.0) < 1.0
-    return bagging or "goss" in (params.word("data_sample_strategy"), params.word("boosting"))
+    if bagging or "goss" in (params.word("data_sample_strategy"), params.word("boosting")):
+        return True
+    # GOSS was a kind of boosting before LightGBM 4.0, and 4.0 and 4.1 do not write it down
+    return False if "data_sample_strategy" in params.text else None
 
 
 def _why_approximate(params: _Parameters, objective: Objective | None) -> tuple[str, ...]:
