@@ -100,6 +100,8 @@ def _parse(text: str) -> ModelText:
     leaves = np.array([int(tree["num_leaves"]) for tree in trees])
     if leaves.min() < 1:
         raise ValueError("a tree has no leaves")
+    if header.get("version") == "v2":  # before LightGBM 2.3: no sums of hessians, which later versions read as 0
+        trees = [{"leaf_weight": " ".join("0" * n), **tree} for n, tree in zip(leaves, trees, strict=True)]
     pandas = re.search(r"^pandas_categorical:(.*)$", tail, re.MULTILINE)
     return ModelText(
         header,
