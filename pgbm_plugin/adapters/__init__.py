@@ -157,7 +157,8 @@ def _read_file(path: Path) -> tuple[Forest, TrainingSpec]:
         raise ValueError(f"{str(path)!r}: {error}") from error
     raise ValueError(
         f"{str(path)!r} is neither a LightGBM text model nor an XGBoost JSON or UBJSON model; save the model with its "
-        f"booster's save_model"
+        f"booster's save_model, XGBoost's as .json or .ubj (its binary format, .model or .bin, is for XGBoost before "
+        f"3.1 to read: load it there and save it anew)"
     )
 
 

@@ -69,17 +69,35 @@ class FlatTrees:
 
 def best_iteration(learner: Mapping[str, Any]) -> int | None:
     """Where early stopping would have predictions stop; None if training had none."""
+    return _attribute(learner, "best_iteration")
+
+
+def _attribute(learner: Mapping[str, Any], name: str) -> int | None:
+    """A number among the strings that a model carries along."""
     attributes = learner.get("attributes")
-    found = attributes.get("best_iteration") if isinstance(attributes, Mapping) else None
+    found = attributes.get(name) if isinstance(attributes, Mapping) else None
     return int(found) if isinstance(found, str) else None
+
+
+def iteration_starts(learner: Mapping[str, Any]) -> NDArray[np.int64]:
+    """(I + 1,) the first tree of each iteration, which XGBoost stores since 2.0.
+
+    Before, it is the same number of trees in each: stored since 1.6, told by the best iteration since 1.4, else one.
+    """
+    model = learner["gradient_booster"]["model"]
+    if "iteration_indptr" in model:
+        return np.asarray(model["iteration_indptr"], np.int64)
+    trees, best = _attribute(learner, "best_ntree_limit"), _attribute(learner, "best_iteration")
+    told = 1 if trees is None or best is None else trees // max(1, best + 1)
+    parallel = max(1, int(model["gbtree_model_param"].get("num_parallel_tree", told)))
+    return np.arange(0, len(model["trees"]) + 1, parallel)
 
 
 def flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> FlatTrees:
     """The trees of a model document, up to its best iteration if so asked."""
     model = learner["gradient_booster"]["model"]
     trees = model["trees"]
-    parallel = max(1, int(model["gbtree_model_param"].get("num_parallel_tree", "1")))
-    indptr = np.asarray(model.get("iteration_indptr", np.arange(0, len(trees) + 1, parallel)), np.int64)
+    indptr = iteration_starts(learner)
     best = best_iteration(learner) if use_best_iteration else None
     if best is not None:
         indptr = indptr[: best + 2]
