@@ -200,7 +200,13 @@ def _xgboost_leaves(model: Any) -> list[Leaves]:
 
 def _predicted_leaves(model: Any, data: Any, trees: list[Leaves]) -> Ways:
     """Every row on a way of its own."""
-    node = model.predict(data, pred_leaf=True).reshape(-1, len(trees)).astype(np.int32)
+    try:
+        node = model.predict(data, pred_leaf=True).reshape(-1, len(trees)).astype(np.int32)
+    except ValueError as error:  # XGBoostError
+        raise UnsupportedModelError(
+            f"record: scores do not tell the leaves apart, and XGBoost does not tell those of a {type(data).__name__} "
+            f"(of a QuantileDMatrix since 3.1): train on a DMatrix, or {INSTEAD}"
+        ) from error
     leaf, first = np.empty(node.T.shape, np.int32), 0
     for t, tree in enumerate(trees):
         place = np.zeros(tree.label.max() + 1, np.int32)
