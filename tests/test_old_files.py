@@ -1,4 +1,4 @@
-"""Files as old boosters wrote them: today's, less what was not yet in them."""
+"""Files as older and newer boosters write them: those of the installed ones, less or more what is in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xgboost as xgb
 
-from pgbm_plugin import wrap
+from pgbm_plugin import UnsupportedModelError, wrap
 
 LGB = {"num_leaves": 8, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "eta": 0.13, "nthread": 1}
@@ -106,3 +106,14 @@ def test_binary_files_of_xgboost(tmp_path):
     (tmp_path / "m.model").write_bytes(b"binf" + bytes(200))
     with pytest.raises(ValueError, match=r"as \.json or \.ubj"):
         wrap(tmp_path / "m.model", np.zeros((3, 1)), np.zeros(3))
+
+
+def test_dart_that_is_called_gbtree(data, tmp_path):
+    """Since XGBoost 3.4."""
+    X, y = data
+    path = xgboost_file(xgb.train(XGB, xgb.DMatrix(X, y), 3), tmp_path / "m.json")
+    content = json.loads(path.read_text())
+    content["learner"]["gradient_booster"]["model"]["weight_drop"] = [1.0, 0.5, 0.5]
+    path.write_text(json.dumps(content))
+    with pytest.raises(UnsupportedModelError, match="booster=dart"):
+        wrap(path, X, y)

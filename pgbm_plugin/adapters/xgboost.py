@@ -73,7 +73,8 @@ def read(
 
 def _objective(learner: Mapping[str, Any]) -> Objective:
     booster = learner["gradient_booster"]["name"]
-    if booster == "dart":
+    # since XGBoost 3.4 a gbtree, whose trees have weights
+    if booster == "dart" or "weight_drop" in learner["gradient_booster"].get("model", {}):
         raise UnsupportedModelError(
             "booster=dart: leaves were rescaled by later trees, and which trees were dropped is not in the model; "
             "train with booster=gbtree"
