@@ -155,6 +155,11 @@ class CRPSCallback:
         """XGBoost calls it first."""
         if hasattr(model, "cvfolds"):
             raise UnsupportedModelError(_NO_CV)
+        if isinstance(sys.modules["xgboost"].callback.CallbackContainer([]).callbacks, set):
+            raise UnsupportedModelError(
+                "crps_callback: XGBoost before 3.2 calls callbacks in no order, so that early stopping may come before "
+                "the score: pip install 'xgboost>=3.2'"
+            )
         if self.training.X is None:
             raise TypeError(
                 "crps_callback needs the rows of training, which XGBoost does not show to callbacks: give X= and y=, "
