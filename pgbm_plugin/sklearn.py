@@ -25,7 +25,7 @@ try:
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise ImportError(
-        "pgbm_plugin.sklearn needs scikit-learn 1.6 or later: pip install 'pgbm-plugin[sklearn]'"
+        "pgbm_plugin.sklearn needs scikit-learn 1.7 or later: pip install 'pgbm-plugin[sklearn]'"
     ) from error
 
 if TYPE_CHECKING:
