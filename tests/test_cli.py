@@ -259,8 +259,8 @@ def test_report(story, tmp_path, capsys):
 def test_what_a_report_is_made_of(plain, tmp_path, capsys, monkeypatch):
     given = {}
 
-    def report(model, X, y, *, title):
-        given.update(mean=model.predict(X), y=y, title=title)
+    def report(model, X, y, *, init_score, title):
+        given.update(mean=model.predict(X, init_score=init_score), y=y, title=title, start=init_score)
         return "<p>é</p>"
 
     monkeypatch.setitem(sys.modules, "pgbm_plugin.report", SimpleNamespace(report=report))
@@ -270,6 +270,10 @@ def test_what_a_report_is_made_of(plain, tmp_path, capsys, monkeypatch):
     assert np.array_equal(given["y"], rows.pop("y"))
     assert np.array_equal(given["mean"], load(plain / "model.pgbm").predict(rows))
     assert given["title"] == "model.pgbm"
+    assert given["start"] is None
+    words = ("report", plain / "model.pgbm", plain / "rows.csv", "--label", "y", "--init-score", "a")
+    run(capsys, *words, "-o", tmp_path / "r.html")
+    assert np.array_equal(given["mean"], load(plain / "model.pgbm").predict(rows, init_score=rows["a"]))
 
 
 @pytest.mark.parametrize(
