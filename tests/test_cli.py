@@ -271,9 +271,10 @@ def test_what_a_report_is_made_of(plain, tmp_path, capsys, monkeypatch):
     assert np.array_equal(given["mean"], load(plain / "model.pgbm").predict(rows))
     assert given["title"] == "model.pgbm"
     assert given["start"] is None
-    words = ("report", plain / "model.pgbm", plain / "rows.csv", "--label", "y", "--init-score", "a")
+    started = write(rows.assign(y=given["y"], start=0.5), tmp_path / "started.parquet")
+    words = ("report", plain / "model.pgbm", started, "--label", "y", "--init-score", "start")
     run(capsys, *words, "-o", tmp_path / "r.html")
-    assert np.array_equal(given["mean"], load(plain / "model.pgbm").predict(rows, init_score=rows["a"]))
+    assert np.array_equal(given["mean"], load(plain / "model.pgbm").predict(rows, init_score=np.full(len(rows), 0.5)))
 
 
 @pytest.mark.parametrize(

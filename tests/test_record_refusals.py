@@ -88,7 +88,7 @@ def test_equal_leaves_in_xgboost(numeric):
     booster = train_xgboost(X, y, {"max_delta_step": 0.05})
     first = read_model(booster)[0].first_trees(1)
     assert len(set(first.leaf_value)) < first.n_leaves
-    check(booster, X, y)
+    check(booster, X, y, "approximate")  # most of them are clipped
 
 
 def test_trees_that_were_not_seen_or_were_changed(numeric):
