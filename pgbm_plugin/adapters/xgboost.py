@@ -208,7 +208,7 @@ def _training_spec(
     return TrainingSpec(
         objective=objective,
         alpha=without_constants(rates.eta / flat.trees_per_iteration, constant),
-        alpha_error=np.full(forest.n_trees, RATES_ERROR if rates.sure else np.inf),
+        alpha_error=np.full(forest.n_trees, RATES_ERROR if rates.told else np.inf),
         constant=constant,
         lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, rates.lambda_),
         l1=rates.l1,

@@ -34,7 +34,8 @@ class Rates:
 
     eta : (T,) learning rate of each tree's iteration; lambda_ : L2; l1 : L1 regularisation;
     max_step : bound on a weight before eta, inf for none;
-    sure : whether they are known, or well determined by the trees.
+    sure : whether they are known, or well determined by the trees;
+    told : whether the trees determine eta: a single split under a root of weight 0 fits any.
     """
 
     eta: NDArray[np.float64]
@@ -42,6 +43,7 @@ class Rates:
     l1: float
     max_step: float
     sure: bool = True
+    told: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,17 +94,18 @@ def rates_from_trees(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool)
             return _eta_of_clipped_leaves(nodes, start, leaves_are_renewed) if inferred else nominal
         error = equations.error(start)
         if error <= _FITS:
-            return replace(start, sure=True)
+            return replace(start, sure=True, told=_well_determined(equations, start))
         for candidate in _candidates(equations, start):
             candidate_error = equations.error(candidate)
             plausible = candidate.lambda_ >= -1e-3 and candidate.l1 >= -1e-3 and candidate.eta.min() > 0
             # three times is noise, not evidence against the nominal rates
             if plausible and candidate_error <= _FITS and 3.0 * candidate_error < error:
-                return replace(_round(candidate, equations), sure=_well_determined(equations, candidate))
+                determined = _well_determined(equations, candidate)
+                return replace(_round(candidate, equations), sure=determined, told=determined)
             if plausible and candidate_error < min(smallest, 0.1 * error):
                 best, smallest = candidate, candidate_error
         if error <= 100 * _FITS:
-            return replace(start, sure=True)
+            return replace(start, sure=True, told=_well_determined(equations, start))
     return replace(best, sure=False)
 
 
