@@ -227,7 +227,7 @@ class ProbabilisticModel(Predictor):
         check_aligned(name, X, y)
         rows, score = self._read(X, init_score, device)
         label = held_out_labels(self, name, y_name, y, rows, at_least)
-        margins_ = self._margins_of(rows, score, self.rho, recursion=recursion)
+        margins_ = self._margins(rows, score, self.rho, None if recursion else self._settings.scale)
         if score is not None or not self.spec.own_starts:  # else what is amiss has been said
             check_centred(name, label, margins_.prediction)
         return rows, label, margins_

@@ -145,15 +145,14 @@ class Predictor:
             return self._of_table(X, init_score, device, distribution, rho, dtype)[1]
         if init_score is not None:
             raise TypeError("init_score belongs to one table: predict batch by batch, predict_dist(X, init_score=)")
-        return self._of_batches(X, *self._checked_family(distribution, rho), device, dtype)
+        self._settings.checked_family(distribution, rho, self._support())  # before a batch is read
+        return self._of_batches(X, device, distribution, rho, dtype, self._settings)
 
-    def _of_batches(
-        self, X: Any, rho: float, family: type[Distribution], options: dict[str, Any], device: str | None, dtype: Any
-    ) -> Any:
+    def _of_batches(self, X: Any, *how: Any) -> Any:
         for batch, _ in unlabelled_stream(X, self.forest.features):
             with naming(batch.name):
-                distribution = self._around(self._margins(batch.X, rho, None, device, dtype), family, options)
-            yield distribution
+                _, found = self._of_table(batch.X, None, *how)
+            yield found
 
     def predict_parquet(
         self,
@@ -217,11 +216,15 @@ class Predictor:
         distribution: str | None = None,
         rho: float | None = None,
         dtype: Any = np.float64,
+        settings: Settings | None = None,
     ) -> tuple[NDArray[Any], Distribution]:
         """The booster's predictions for rows that are all here, and the distributions around them."""
-        rho, family, options = self._checked_family(distribution, rho)
-        margins_ = self._margins(X, rho, init_score, device, dtype)
-        return margins_.prediction, self._around(margins_, family, options)
+        settings = self._settings if settings is None else settings  # once, as another thread may tune meanwhile
+        rho, family, options = settings.checked_family(distribution, rho, self._support())
+        margins_ = self._margins(*self._read(X, init_score, device), rho, settings.scale, dtype)
+        if family.needs_residuals:
+            margins_ = self._floored(margins_)
+        return margins_.prediction, margins_.distribution(family, settings.calibration, **options)
 
     def _support(self) -> float:
         """Below this no outcome can lie: the objective's word, not that of a family that someone chose."""
@@ -246,22 +249,16 @@ class Predictor:
         rows = read_rows_for(X, self.forest, self.device if device is None else check_device(device))
         return rows, read_column("init_score", init_score, len(rows))
 
-    def _margins(self, X: Any, rho: float, init_score: Any, device: str | None, dtype: Any = np.float64) -> Margins:
-        """What the trees say of a table."""
-        return self._margins_of(*self._read(X, init_score, device), rho, dtype)
-
-    def _margins_of(
+    def _margins(
         self,
         rows: Rows,
         init_score: NDArray[np.float64] | None,
         rho: float,
+        scale: LogScale | None,
         dtype: Any = np.float64,
-        *,
-        recursion: bool = False,
     ) -> Margins:
-        """The walk: margins, predictions and variances of rows; with `recursion` the paper's, whatever is set."""
+        """The walk: margins, predictions and variances of rows, of the recursion or with a `scale` in its place."""
         self._check_start(init_score)
-        scale = None if recursion else self._settings.scale
         values = self._leaf_value, init_score, self.weights.sd, rho, None if scale is None else scale.step
         margin, variance, steps = margins(self.forest, rows, *values, n_jobs=self.n_jobs, dtype=dtype)
         assert variance is not None
@@ -277,17 +274,6 @@ class Predictor:
                 "training had an init_score (base_margin), and these rows have none: their distributions are those of "
                 "what the trees add to it; give init_score=",
             )
-
-    def _checked_family(self, name: str | None, rho: float | None) -> tuple[float, type[Distribution], dict[str, Any]]:
-        """A correlation, a family and what to make it with; refuses, before any work, what cannot be made."""
-        rho = self.rho if rho is None else self._settings.check_effect(rho)
-        return rho, *self._settings.checked_family(name, rho, self._support())
-
-    def _around(self, margins_: Margins, family: type[Distribution], options: dict[str, Any]) -> Distribution:
-        """A family's distributions around the predictions."""
-        if family.needs_residuals:
-            margins_ = self._floored(margins_)
-        return margins_.distribution(family, self.calibration, **options)
 
     def _floored(self, margins_: Margins) -> Margins:
         return replace(margins_, variance=np.maximum(margins_.variance, self._variance_floor()))

@@ -67,18 +67,21 @@ class Settings:
             )
         return rho
 
-    def checked_family(self, name: str | None, rho: float, support: float) -> tuple[type[Distribution], dict[str, Any]]:
-        """A family (None for the one that is set) and what to make it with; refuses what cannot be made.
+    def checked_family(
+        self, name: str | None, rho: float | None, support: float
+    ) -> tuple[float, type[Distribution], dict[str, Any]]:
+        """A correlation, a family and what to make it with, None for those that are set; refuses what cannot be made.
 
         `support` is the bound below which no outcome can lie.
         """
+        rho = self.rho if rho is None else self.check_effect(rho)
         cls, options = self._family
         if name is not None:
             from .distributions import family
 
             cls, options = family(name)
         if not cls.needs_residuals:
-            return cls, options
+            return rho, cls, options
         from .distributions import Conformal
 
         if issubclass(cls, Conformal):
@@ -89,10 +92,10 @@ class Settings:
                 )
             if (scores.rho, scores.calibration) != (rho, self.calibration):
                 raise ValueError("rho or calibration changed after conformalize: call it again")
-            return cls, {"residuals": scores.residuals, "lower": scores.lower}
+            return rho, cls, {"residuals": scores.residuals, "lower": scores.lower}
         if self.residuals is None:
             raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
-        return cls, {"residuals": self.residuals, "lower": support}
+        return rho, cls, {"residuals": self.residuals, "lower": support}
 
     def __str__(self) -> str:
         if self.distribution == "conformal" and self.conformal is not None:

@@ -9,6 +9,8 @@ import pytest
 from test_tune import FEW, SCORES, booster, heteroscedastic, model, rows, train
 
 from pgbm_plugin import partial_moments, wrap
+from pgbm_plugin.calibration import Calibration
+from pgbm_plugin.distributions import Normal
 
 
 def test_training_rows_warn_once(model):
@@ -152,3 +154,20 @@ def test_labels_in_another_order_warn(model, rows):
         model.conformalize(X, y.sample(frac=1.0, random_state=0))
     model.conformalize(X, y)
     model.conformalize(X, y.set_axis(y.index + 1))  # an index of its own says nothing
+
+
+def test_settings_that_change_meanwhile(model, rows, monkeypatch):
+    """As when another thread tunes: what is predicted is of the settings before or after, never of both."""
+    X = rows[0]
+    want = model.predict_dist(X).std()
+    read = type(model)._read
+
+    def tuned_meanwhile(self, *given):
+        self.rho, self.calibration, self.distribution = -0.2, Calibration(0.5, 9.0), "laplace"
+        return read(self, *given)
+
+    monkeypatch.setattr(type(model), "_read", tuned_meanwhile)
+    found = model.predict_dist(X)
+    assert isinstance(found, Normal)
+    assert np.array_equal(found.std(), want)
+    assert not np.array_equal(model.predict_dist(X).std(), want)
