@@ -27,15 +27,15 @@ _INNER: dict[str, Any] = {"no_cpython_wrapper": True}  # nobody calls them from 
 _SOURCES = [*sorted(Path(__file__).parent.glob("*.py")), Path(forest.__file__), Path(objectives.__file__)]
 
 
-def source_stamp() -> str | None:
-    """A digest of all that kernels are compiled from; None where that lies in an archive, which numba stamps whole."""
+def _digest_of_sources() -> str | None:
+    """Of all that kernels are compiled from; None where that lies in an archive, which numba stamps whole."""
     try:
         return hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
     except OSError:
         return None
 
 
-_STAMP = source_stamp()
+_DIGEST = _digest_of_sources()
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,17 +43,17 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled: Callable[..., Any]
     try:
         compiled = njit(cache=True, **_FLAGS)(function)
-        _stamp(compiled)
+        _depend_on_sources(compiled)
     except RuntimeError:  # numba found no directory that it may write a cache to
         compiled = njit(**_FLAGS)(function)
     return compiled
 
 
-def _stamp(compiled: Any) -> None:
+def _depend_on_sources(compiled: Any) -> None:
     """Numba has no public way to name the files that a cached function depends on."""
     index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if index is not None and _STAMP is not None:
-        index._source_stamp = _STAMP
+    if index is not None and _DIGEST is not None:
+        index._source_stamp = _DIGEST
 
 
 def scalar(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -126,15 +126,13 @@ def _diagnose(
         given = f"{moments.rows:.0f} were given, training saw {trained_on}"
         return "held-out", f"{_whose_moments(spec, moments, weighted)} ({given})"
     if contained and match < 1.0 and _may_be_subsampled(forest, spec):
-        unsure = (
-            ""
-            if spec.subsampled or weighted
-            else ("; if it did not, it had fewer rows, or weights below 1: then give those rows, or sample_weight=")
-        )
-        return "subsampled", (
+        sentence = (
             "training grew its trees on samples of these rows (bagging, subsample or GOSS); which rows is not stored, "
-            f"so the moments are those of all rows{unsure}"
+            "so the moments are those of all rows"
         )
+        if not spec.subsampled and not weighted:
+            sentence += "; if it did not, it had fewer rows, or weights below 1: give those rows, or sample_weight="
+        return "subsampled", sentence
     if match > _MOSTLY and not spec.rates_known:
         return "approximate", (
             "the model file does not store its learning rate and regularisation, and its trees do not tell; wrap the "

@@ -90,7 +90,7 @@ def wrap(
     check_device(device, here=not is_dask(X))
     forest, spec = read_model(booster)
     if categorical is not None:
-        forest = replace(forest, features=with_category_columns(forest.features, categorical))
+        forest = forest.with_features(with_category_columns(forest.features, categorical))
     given = Given(y, sample_weight, init_score, objective, label, weight, device)
     options: dict[str, Any] = {"mean": mean, "variance": variance, "device": device, "n_jobs": n_jobs}
     kept = embedded(booster, forest) if X is None and y is None else None

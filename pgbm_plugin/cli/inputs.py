@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +49,7 @@ def load_model(args: Namespace) -> ProbabilisticModel:
 
     model = load(args.model, device=args.device, n_jobs=args.n_jobs)
     if args.categorical is not None:
-        features = with_category_columns(model.forest.features, args.categorical)
-        model.forest = replace(model.forest, features=features)
+        model.forest = model.forest.with_features(with_category_columns(model.forest.features, args.categorical))
     return model
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..tables.columns import check_level
+from .rowwise import Array, of_outcomes, per_row, read_only, unless
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-Array = NDArray[np.float64]
 
 _ZERO = np.zeros(())  # an array, since NumPy takes as long to read a float as to compare a row
 
@@ -47,8 +46,8 @@ class Distribution(ABC):
         arrays = {key: np.asarray(value, np.float64) for key, value in params.items()}
         place = None if point is None else np.asarray(point, np.float64)
         n = max([array.size for array in (arrays.values() if place is None else (place, *arrays.values()))])
-        self._params = {key: _per_row(array, n) for key, array in arrays.items()}
-        self._point = None if place is None else _per_row(place, n)
+        self._params = {key: per_row(array, n) for key, array in arrays.items()}
+        self._point = None if place is None else per_row(place, n)
 
     @classmethod
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
@@ -149,11 +148,11 @@ class Distribution(ABC):
 
     def mean(self) -> Array:
         """(n,) means."""
-        return _unless(self._point, self._moments(**self.params)[0].copy(), lambda at: at)
+        return unless(self._point, self._moments(**self.params)[0].copy(), lambda at: at)
 
     def var(self) -> Array:
         """(n,) variances."""
-        return _unless(self._point, self._moments(**self.params)[1].copy(), lambda at: 0.0)
+        return unless(self._point, self._moments(**self.params)[1].copy(), lambda at: 0.0)
 
     def std(self) -> Array:
         """(n,) standard deviations."""
@@ -166,7 +165,7 @@ class Distribution(ABC):
     def entropy(self) -> Array:
         """(n,) differential entropies, in nats; NotImplementedError for a family without a closed form."""
         try:
-            return _unless(self._point, self._entropy(**self.params), lambda at: -np.inf)
+            return unless(self._point, self._entropy(**self.params), lambda at: -np.inf)
         except NotImplementedError:
             raise NotImplementedError(f"the entropy of {self.name} has no closed form") from None
 
@@ -179,29 +178,29 @@ class Distribution(ABC):
         x, p, point = self._per_row(x)
 
         def logpdf(x: Array) -> Array:
-            return _unless(point, self._logpdf(x, **p), lambda at: np.where(x == at, self._log_point_mass, -np.inf))
+            return unless(point, self._logpdf(x, **p), lambda at: np.where(x == at, self._log_point_mass, -np.inf))
 
-        return _of_outcomes(x, logpdf, -np.inf, -np.inf)
+        return of_outcomes(x, logpdf, -np.inf, -np.inf)
 
     def cdf(self, x: ArrayLike) -> Array:
         """P(Y <= x)."""
         x, p, point = self._per_row(x)
-        return _of_outcomes(x, lambda x: _unless(point, self._cdf(x, **p), lambda at: x >= at), 0.0, 1.0)
+        return of_outcomes(x, lambda x: unless(point, self._cdf(x, **p), lambda at: x >= at), 0.0, 1.0)
 
     def sf(self, x: ArrayLike) -> Array:
         """P(Y > x)."""
         x, p, point = self._per_row(x)
-        return _of_outcomes(x, lambda x: _unless(point, self._sf(x, **p), lambda at: x < at), 1.0, 0.0)
+        return of_outcomes(x, lambda x: unless(point, self._sf(x, **p), lambda at: x < at), 1.0, 0.0)
 
     def ppf(self, q: ArrayLike) -> Array:
         """Quantiles: (n,) for one level, (n, k) for k levels."""
         q, p, point = self._per_level(q)
-        return _unless(point, self._ppf(q, **p), lambda at: at)
+        return unless(point, self._ppf(q, **p), lambda at: at)
 
     def isf(self, q: ArrayLike) -> Array:
         """Upper quantiles, shaped as `ppf`."""
         q, p, point = self._per_level(q)
-        return _unless(point, self._isf(q, **p), lambda at: at)
+        return unless(point, self._isf(q, **p), lambda at: at)
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
         """Ends of the central interval that holds this much probability."""
@@ -215,13 +214,13 @@ class Distribution(ABC):
         if self._point is not None:  # NumPy draws from no parameters that are NaN
             p = {key: np.where(np.isnan(self._point)[:, None], value, 1.0) for key, value in p.items()}
         draws = self._rvs(np.random.default_rng(random_state), shape, **p)
-        out = _unless(None if self._point is None else self._point[:, None], draws, lambda at: at)
+        out = unless(None if self._point is None else self._point[:, None], draws, lambda at: at)
         return out[:, 0] if size is None else out
 
     def crps(self, y: ArrayLike) -> Array:
         """(n,) continuous ranked probability score of the outcomes."""
         y, p, point = self._per_row(y)
-        return _of_outcomes(y, lambda y: _unless(point, self._crps(y, **p), lambda at: np.abs(y - at)), np.inf, np.inf)
+        return of_outcomes(y, lambda y: unless(point, self._crps(y, **p), lambda at: np.abs(y - at)), np.inf, np.inf)
 
     def nll(self, y: ArrayLike) -> Array:
         """(n,) negative log likelihood of the outcomes."""
@@ -238,8 +237,8 @@ class Distribution(ABC):
         """The distributions of some rows: an index, a slice or a mask."""
         chosen = object.__new__(type(self))
         vars(chosen).update(vars(self))
-        chosen._point = None if self._point is None else _read_only(np.atleast_1d(self._point[rows]))
-        chosen._params = {key: _read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
+        chosen._point = None if self._point is None else read_only(np.atleast_1d(self._point[rows]))
+        chosen._params = {key: read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
         return chosen
 
     def __copy__(self) -> Self:
@@ -293,32 +292,3 @@ class Positive(Distribution):
     @staticmethod
     def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
         return np.isfinite(mean) & np.isfinite(variance) & (mean > 0.0)
-
-
-def _unless(point: Array | None, regular: Array, at_point: Callable[[Array], ArrayLike]) -> Array:
-    """`regular`, and in the rows that are point masses what `at_point` says of their places."""
-    return regular if point is None else np.where(np.isnan(point), regular, at_point(point))
-
-
-def _of_outcomes(x: Array, formula: Callable[[Array], Array], lowest: float, highest: float) -> Array:
-    """A formula of outcomes: NaN where they are, `lowest` and `highest` at -inf and inf, which no formula meets."""
-    finite = np.isfinite(x)
-    if np.all(finite):
-        return formula(x)
-    values = formula(np.where(finite, x, 1.0))
-    return np.where(finite, values, np.where(np.isnan(x), np.nan, np.where(x < 0.0, lowest, highest)))
-
-
-def _per_row(value: Array, n: int) -> Array:
-    """A number, or one for each of n rows, as (n,) that nobody can write to."""
-    if value.shape != (n,):
-        if value.size != 1 or value.ndim > 1:
-            raise ValueError(f"parameters must be numbers or have one dimension of {n}, not shape {value.shape}")
-        value = np.full(n, value)
-    return _read_only(value)
-
-
-def _read_only(array: Array) -> Array:
-    array = array.view()
-    array.setflags(write=False)
-    return array
