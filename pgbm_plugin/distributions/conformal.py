@@ -6,8 +6,8 @@ import numpy as np
 
 from ..errors import warn
 from ..tables.columns import check_level
-from .base import Array
 from .empirical import Empirical
+from .rowwise import Array
 
 
 class Conformal(Empirical):

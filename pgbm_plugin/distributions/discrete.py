@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .base import Array, Distribution
+from .base import Distribution
+from .rowwise import Array
 
 
 class Discrete(Distribution):

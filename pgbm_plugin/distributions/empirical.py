@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .base import Array, Distribution
+from .base import Distribution
+from .rowwise import Array
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, digamma, gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, xlogy
 
-from .base import Array, Positive
+from .base import Positive
 from .normal import unless_normal
+from .rowwise import Array
 
 
 class Gamma(Positive):

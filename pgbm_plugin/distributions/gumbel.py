@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import exp1
 
-from .base import Array, Distribution
+from .base import Distribution
+from .rowwise import Array
 
 _SD = math.pi / math.sqrt(6.0)
 

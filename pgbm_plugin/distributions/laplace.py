@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Distribution
+from .base import Distribution
+from .rowwise import Array
 
 
 class Laplace(Distribution):

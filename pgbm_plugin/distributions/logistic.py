@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_expit, logit
 
-from .base import Array, Distribution
+from .base import Distribution
+from .rowwise import Array
 
 _SD = math.pi / math.sqrt(3.0)
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
 
-from .base import Array, Positive
+from .base import Positive
 from .discrete import Discrete, search_quantile
 from .normal import unless_normal
 from .poisson import Poisson
+from .rowwise import Array
 
 # With less excess over the mean, relative to it, the family is its limit, the Poisson, to the last digits.
 _POISSON_EXCESS = 1e-12

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .base import Array, Distribution
+from .base import Distribution
+from .rowwise import Array
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 

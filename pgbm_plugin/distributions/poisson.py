@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ive, pdtr, pdtrc, xlogy
 
-from .base import Array
 from .discrete import Discrete, search_quantile
 from .normal import unless_normal
+from .rowwise import Array
 
 
 class Poisson(Discrete):

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.special import beta, betaln, digamma, stdtr, stdtrit
 
-from .base import Array, Distribution
+from .base import Distribution
+from .rowwise import Array
 
 
 class StudentT(Distribution):

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma, gammainc, gammaln, zeta
 
-from .base import Array, Positive
+from .base import Positive
+from .rowwise import Array
 
 
 class Weibull(Positive):
