@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pgbm_plugin import ProbabilisticModel
-from pgbm_plugin import route as routes
+from pgbm_plugin.routes import choose as routes
 
 
 def options(doc: str | None, **flags: dict[str, Any]) -> argparse.Namespace:

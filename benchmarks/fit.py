@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pgbm_plugin import wrap
-from pgbm_plugin.moments import LeafMoments
+from pgbm_plugin.leaves.moments import LeafMoments
 from pgbm_plugin.parallel import progress_bar
 
 from .contest import options, report, route

@@ -19,11 +19,11 @@ import lightgbm as lgb
 import numpy as np
 
 from pgbm_plugin import ProbabilisticModel, predictor, wrap
+from pgbm_plugin.calibration import validation
+from pgbm_plugin.calibration.search import DEFAULT_RHO, _Search
+from pgbm_plugin.calibration.validation import Validation
 from pgbm_plugin.parallel import progress_bar
 from pgbm_plugin.scores import crps, crps_ensemble
-from pgbm_plugin.tuning import validation
-from pgbm_plugin.tuning.search import DEFAULT_RHO, _Search
-from pgbm_plugin.tuning.validation import Validation
 
 FAMILIES = [
     "normal",

@@ -14,8 +14,8 @@ import xgboost as xgb
 from numpy.typing import NDArray
 
 from pgbm_plugin import wrap
-from pgbm_plugin.callbacks.crps import crps_callback
 from pgbm_plugin.scores import coverage, crps
+from pgbm_plugin import crps_callback
 
 Rows = tuple[NDArray[np.float64], NDArray[np.float64]]
 

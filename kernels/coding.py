@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..forest import DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
+from ..trees.forest import DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
 from .jit import kernel, scalar
 
 

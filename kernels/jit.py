@@ -18,7 +18,7 @@ from typing import Any
 
 from numba import njit
 
-from .. import forest, objectives
+from ..trees import forest, objectives
 
 _FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True}  # nobody calls them from Python: a tenth less to compile

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..forest import CATEGORICAL, DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
-from ..objectives import FAIR, GAMMA, HUBER, LOG, POISSON, PSEUDOHUBER, SIGNED_SQRT, SQUARED, TWEEDIE
+from ..trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
+from ..trees.objectives import FAIR, GAMMA, HUBER, LOG, POISSON, PSEUDOHUBER, SIGNED_SQRT, SQUARED, TWEEDIE
 from .jit import scalar
 
 

@@ -7,15 +7,15 @@
 
 from __future__ import annotations
 
-from .autograd import torch_objective
-from .callbacks.crps import crps_callback
-from .callbacks.record import record
+from .embed import embed
 from .errors import UnsupportedModelError
+from .leaves.moments import LeafMoments
+from .losses.torch_objective import torch_objective
 from .model import ProbabilisticModel
-from .moments import LeafMoments
-from .saving.embed import embed
-from .saving.io import load
-from .streams.partial import partial_moments
+from .partial_moments import partial_moments
+from .saving.model_bytes import load
+from .training.crps import crps_callback
+from .training.record import record
 from .wrap import wrap
 
 __version__ = "0.1.0"

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .custom import Objective
+from .losses.custom_objectives import Objective
 from .model import ProbabilisticModel
 from .streams.partitions import check_columns, is_dask, is_frame, one_block_wide, partitions, shared
 from .tables.columns import check_level, level_names

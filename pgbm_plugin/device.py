@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .forest import Features, Forest
 from .tables.frames import check_names
 from .tables.rows import Rows, check_count, read_rows
+from .trees.forest import Features, Forest
 
 # Rows times trees from which a table of the host is worth sending to a GPU that is there.
 _LARGE = 1 << 30

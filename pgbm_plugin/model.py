@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .conformal import conformal_scores
+from .calibration.conformal import conformal_scores
+from .calibration.held_out import check_aligned, check_centred, held_out_labels
 from .errors import warn
+from .predict.chosen import Settings, digest
+from .predict.response import Margins
 from .predictor import Predictor, Variance, check_variance, default_rho
-from .response import Margins
-from .settings import Settings, digest
 from .tables.columns import read_weights
 from .tables.rows import Rows
-from .tuning.heldout import check_aligned, check_centred, held_out_labels
 
 if TYPE_CHECKING:
-    from .tuning.result import TuneResult
+    from .calibration.tune_result import TuneResult
 
 
 class ProbabilisticModel(Predictor):
@@ -77,8 +77,8 @@ class ProbabilisticModel(Predictor):
             residuals of these rows and of those that ``wrap(..., variance=)`` saw; "auto", the better of both, or a
             blend. None for what `wrap` was told. Of the rows, 262,144 are used at most.
         """
-        from .tuning.search import families, rho_grid, tune
-        from .tuning.validation import MIN_ROWS, validation_rows
+        from .calibration.search import families, rho_grid, tune
+        from .calibration.validation import MIN_ROWS, validation_rows
 
         if score not in ("crps", "nll"):
             raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
@@ -94,7 +94,7 @@ class ProbabilisticModel(Predictor):
         options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
         result, scale = tune(*held_out, self.default_rho, grid=grid, **options), None
         if chosen != "pgbm":
-            from .tuning.blend import blended
+            from .calibration.blend import blended
 
             scale, result = blended(
                 *held_out,
@@ -142,7 +142,7 @@ class ProbabilisticModel(Predictor):
         trees interact through rho, and with `calibration`. How to attribute those interactions is a convention: both
         use the slope of the secant between this row and the average row, so that the parts sum exactly.
         """
-        from .explain import explain_variance
+        from .predict.explain import explain_variance
 
         if self._settings.scale is not None:
             raise ValueError(
@@ -159,7 +159,7 @@ class ProbabilisticModel(Predictor):
         The file is complete or not there: a crash leaves the old one. All that predicting needs is in it. Not in it
         are a custom objective's function and the code of a family that was registered by its user, only their names.
         """
-        from .saving.io import save
+        from .saving.model_bytes import save
 
         save(self, path)
 
@@ -192,7 +192,7 @@ class ProbabilisticModel(Predictor):
         X, y, sample_weight, init_score, label, weight : whatever `wrap` takes: tables, batches, files, Dask, moments.
         decay : in [0, 1].
         """
-        from .streams.sources import Given
+        from .sources import Given
         from .update import updated
 
         if self._settings.scale is not None or self.training_scale is not None:

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .adapters import read_dataset
-from .calibration import Calibration
-from .certificate import Certificate
-from .conformal import variance_floor
+from .boosters import read_dataset
+from .calibration.conformal import variance_floor
 from .device import check_device, in_kind_of, read_rows_for
 from .errors import warn
-from .forest import Forest
-from .moments import LeafMoments
-from .objectives import LOG
-from .propagate import LeafWeights, leaf_weights, margins, paper_leaf_values, typical_variance
-from .response import Margins, summary, to_response
-from .settings import Settings
+from .leaves.certificate import Certificate
+from .leaves.moments import LeafMoments
+from .leaves.weights import LeafWeights, leaf_weights, margins, paper_leaf_values, typical_variance
+from .predict.chosen import Settings
+from .predict.power_map import Calibration
+from .predict.response import Margins, summary, to_response
 from .streams.batches import is_stream, naming, unlabelled_stream
 from .tables.columns import check_level, check_levels, read_column
 from .tables.rows import Rows
-from .training import TrainingSpec
+from .trees.forest import Forest
+from .trees.objectives import LOG
+from .trees.training_spec import TrainingSpec
 
 if TYPE_CHECKING:
+    from .calibration.boosted_scale import LogScale
     from .distributions import Distribution
-    from .tuning.scale import LogScale
 
 Variance = Literal["pgbm", "boosted", "auto"]
 """Where the variance comes from: the paper's recursion, a boosted scale, or whichever blend scores best."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .autograd import TorchObjective
+from .calibration.search import rho_grid
+from .calibration.validation import MIN_ROWS
 from .distributions import Conformal, family
+from .losses.torch_objective import TorchObjective
 from .predictor import Variance, check_variance
 from .tables.columns import check_level, read_column, read_weights
 from .tables.frames import FRAMES
-from .tuning.search import rho_grid
-from .tuning.validation import MIN_ROWS
 from .wrap import wrap
 
 try:
@@ -30,7 +30,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from .distributions import Distribution
-    from .objectives import Gradients
+    from .trees.objectives import Gradients
 
 # A row's own start, as LightGBM and XGBoost call it; the only fit parameters that must be split with the rows.
 _STARTS = ("init_score", "base_margin")

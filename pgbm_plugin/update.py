@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .certificate import Certificate, certify
-from .custom import on_rows
-from .moments import LeafMoments, leaf_moments
-from .propagate import LeafWeights, leaf_weights, typical_variance
-from .start import starting_from
-from .streams.sources import Given, check_moments, own_objective, streamed_moments
+from .leaves.base_score import starting_from
+from .leaves.certificate import Certificate, certify
+from .leaves.moments import LeafMoments, leaf_moments
+from .leaves.weights import LeafWeights, leaf_weights, typical_variance
+from .losses.custom_objectives import on_rows
+from .sources import Given, check_moments, own_objective, streamed_moments
 from .tables.labelled import read_labelled, table_or_dataset
 
 if TYPE_CHECKING:

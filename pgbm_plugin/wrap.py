@@ -9,26 +9,26 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .adapters import read_model
-from .autograd import TorchObjective, remembered
-from .certificate import Certificate, certify
-from .custom import with_objective
+from .boosters import read_model
 from .device import check_device
+from .embed import embedded
 from .errors import warn
-from .forest import Forest
+from .leaves.base_score import LabelSums, settled_moments, starting_from
+from .leaves.certificate import Certificate, certify
+from .leaves.moments import LabelledRows, LeafMoments, leaf_moments
+from .leaves.solve_rates import solve_rates
+from .losses.custom_objectives import with_objective
+from .losses.torch_objective import TorchObjective, remembered
 from .model import ProbabilisticModel
-from .moments import LabelledRows, LeafMoments, leaf_moments
-from .objectives import Gradients
 from .predictor import Variance, check_variance
-from .rates import solve_rates
-from .saving.embed import embedded
-from .start import LabelSums, settled_moments, starting_from
+from .sources import Given, is_streamed, moments_from
 from .streams.categories import with_category_columns
 from .streams.partitions import is_dask
-from .streams.sources import Given, is_streamed, moments_from
 from .tables.frames import with_seen_categories
 from .tables.labelled import read_labelled, training_data
-from .training import TrainingSpec
+from .trees.forest import Forest
+from .trees.objectives import Gradients
+from .trees.training_spec import TrainingSpec
 
 _NEEDS_TABLE = (
     "variance='boosted' goes through the rows tree by tree, and needs them in one table: wrap(booster, X, y). With "
@@ -131,7 +131,7 @@ def _check_embedded(kept: ProbabilisticModel, mean: str, variance: Variance) -> 
 
 def _with_scale(model: ProbabilisticModel, data: LabelledRows) -> ProbabilisticModel:
     """The model with a scale boosted from the rows, which "boosted" takes at once and "auto" keeps for `tune`."""
-    from .tuning.scale import training_scale
+    from .calibration.boosted_scale import training_scale
 
     known = model.forest, model.spec, model.moments, model.certificate
     model.training_scale = training_scale(*known, model._leaf_value, data, model.n_jobs)

@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from pgbm_plugin import load
-from pgbm_plugin.objectives import LOG
-from pgbm_plugin.propagate import margins
-from pgbm_plugin.response import to_response
+from pgbm_plugin.leaves.weights import margins
+from pgbm_plugin.predict.response import to_response
 from pgbm_plugin.saving import container
 from pgbm_plugin.tables.rows import read_rows
+from pgbm_plugin.trees.objectives import LOG
 
 INTEGERS = [-1, 0, 1, 2, -2, 7, 31, 32, 1000, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
 FLOATS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 3e38, 1e160, 5e-324, -1.0, 0.0, -0.0, -1e-46, 1.0, 1e6]

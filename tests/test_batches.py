@@ -135,8 +135,8 @@ def test_batches_in_one_array(make_data):
 
 
 def test_first_trees_on_disk(make_data, monkeypatch):
-    monkeypatch.setattr("pgbm_plugin.start._IN_MEMORY", 1000)
-    monkeypatch.setattr("pgbm_plugin.start._CHUNK", 128)
+    monkeypatch.setattr("pgbm_plugin.leaves.base_score._IN_MEMORY", 1000)
+    monkeypatch.setattr("pgbm_plugin.leaves.base_score._CHUNK", 128)
     X, y = make_data("numeric", n=2000)
     booster = lgb.train(LGB, lgb.Dataset(X, y), 3)
     assert_same_model(wrap(booster, [(X[rows], y[rows]) for rows in cut(2000, 40)]), wrap(booster, X, y), X)

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from pgbm_plugin import wrap
-from pgbm_plugin.calibration import Calibration
 from pgbm_plugin.distributions import Conformal, Normal
+from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.scores import coverage
 
 LEVELS = np.array([0.5, 0.8, 0.9, 0.95])

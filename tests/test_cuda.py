@@ -15,8 +15,8 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import torch_objective, wrap
-from pgbm_plugin.moments import LeafMoments
-from pgbm_plugin.propagate import variances
+from pgbm_plugin.leaves.moments import LeafMoments
+from pgbm_plugin.leaves.weights import variances
 from pgbm_plugin.tables.rows import read_rows
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
@@ -198,7 +198,7 @@ def test_tables_of_the_host(order, make_data):
 
 def test_rows_that_do_not_fit_into_memory(make_data, monkeypatch):
     """Tasks of few rows: the same numbers, in several parts."""
-    from pgbm_plugin.cuda import Cuda
+    from pgbm_plugin.routes.cuda import Cuda
 
     X, y = make_data("nan", n=ROWS)
     monkeypatch.setattr(Cuda, "_fitting", lambda self, row_bytes: ROWS // 3 + 1)

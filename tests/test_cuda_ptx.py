@@ -16,10 +16,10 @@ from ptx.compiling import assemble, compile_ptx, find_ptxas
 from ptx.execute import Kernel, find_compiler
 
 from pgbm_plugin import wrap
-from pgbm_plugin.forest import NODE
-from pgbm_plugin.moments import from_sums
-from pgbm_plugin.objectives import LIGHTGBM, XGBOOST
+from pgbm_plugin.leaves.moments import from_sums
 from pgbm_plugin.tables.rows import read_rows
+from pgbm_plugin.trees.forest import NODE
+from pgbm_plugin.trees.objectives import LIGHTGBM, XGBOOST
 
 ARCHITECTURES = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)]
 

@@ -8,8 +8,8 @@ import pytest
 from scipy import integrate, stats
 
 from pgbm_plugin import wrap
-from pgbm_plugin.calibration import Calibration
 from pgbm_plugin.distributions import FAMILIES, Empirical, Gamma, NegativeBinomial, Normal, Poisson, StudentT, register
+from pgbm_plugin.predict.power_map import Calibration
 
 MEAN = np.array([0.0, -3.0, 1e6, 2.5])
 SD = np.array([1.0, 0.2, 5.0, 1e-3])

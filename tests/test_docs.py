@@ -32,7 +32,7 @@ def blocks(page):
 def test_code_blocks(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pgbm_plugin.distributions.FAMILIES", FAMILIES.copy())  # pages may register their own
-    monkeypatch.setattr("pgbm_plugin.tuning.search.FAMILIES", distributions.FAMILIES)
+    monkeypatch.setattr("pgbm_plugin.calibration.search.FAMILIES", distributions.FAMILIES)
     names = given_names()
     for code, runs in blocks(page):
         block = compile(code, str(page), "exec")

@@ -12,11 +12,11 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import wrap
-from pgbm_plugin.calibration import Calibration
-from pgbm_plugin.explain import add_shapley, leaf_paths
-from pgbm_plugin.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
-from pgbm_plugin.propagate import margins
+from pgbm_plugin.leaves.weights import margins
+from pgbm_plugin.predict.explain import add_shapley, leaf_paths
+from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.tables.rows import read_rows
+from pgbm_plugin.trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
 
 LGB = {"num_leaves": 9, "min_data_in_leaf": 5, "min_data_per_group": 5, "verbose": -1, "num_threads": 1}
 XGB = {"max_depth": 4, "nthread": 1}

@@ -22,10 +22,10 @@ from saved import said
 from test_matrix import KINDS, LIGHTGBM, XGBOOST
 
 from pgbm_plugin import ProbabilisticModel, load, wrap
-from pgbm_plugin.calibration import Calibration
 from pgbm_plugin.distributions import FAMILIES, Normal, register
+from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.saving import container
-from pgbm_plugin.saving.io import to_bytes
+from pgbm_plugin.saving.model_bytes import to_bytes
 
 LGB = {"num_leaves": 7, "min_data_in_leaf": 10, "verbose": -1, "num_threads": 1}
 XGB = {"max_depth": 3, "nthread": 1}

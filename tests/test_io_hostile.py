@@ -15,7 +15,7 @@ import xgboost as xgb
 from hostile import KINDS, Sealed
 
 from pgbm_plugin import load, wrap
-from pgbm_plugin.saving.io import to_bytes
+from pgbm_plugin.saving.model_bytes import to_bytes
 
 LGB = {"num_leaves": 7, "min_data_in_leaf": 10, "verbose": -1, "num_threads": 1}
 

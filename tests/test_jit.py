@@ -17,8 +17,10 @@ CALL = "from package.kernels.outer import outer; print(outer(1.0), sum(outer.sta
 def test_a_kernel_is_compiled_again_when_what_it_inlines_has_changed(tmp_path):
     """As after an upgrade that changes kernels/scalar.py alone: numba itself looks at the kernel's own file."""
     kernels = tmp_path / "package" / "kernels"
+    trees = tmp_path / "package" / "trees"
     kernels.mkdir(parents=True)
-    for path in (kernels / "__init__.py", kernels.parent / "forest.py", kernels.parent / "objectives.py"):
+    trees.mkdir()
+    for path in (kernels / "__init__.py", trees / "forest.py", trees / "objectives.py"):
         path.touch()
     shutil.copy(jit.__file__, kernels)
     Path(kernels / "outer.py").write_text(OUTER)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pgbm_plugin import wrap
-from pgbm_plugin.moments import LabelledRows, LeafMoments, leaf_moments
+from pgbm_plugin.leaves.moments import LabelledRows, LeafMoments, leaf_moments
 from pgbm_plugin.tables.rows import read_rows
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 2, "min_sum_hessian_in_leaf": 0.0, "num_threads": 1, "verbose": -1}

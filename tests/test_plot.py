@@ -14,7 +14,7 @@ import xgboost as xgb
 
 from pgbm_plugin import plot, wrap
 from pgbm_plugin.distributions import Conformal, Empirical, Normal, Poisson
-from pgbm_plugin.propagate import margins
+from pgbm_plugin.leaves.weights import margins
 from pgbm_plugin.tables.rows import read_rows
 
 mpl.use("Agg")

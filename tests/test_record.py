@@ -12,8 +12,8 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import record, wrap
-from pgbm_plugin.callbacks import record as recorder
-from pgbm_plugin.moments import LeafMoments
+from pgbm_plugin.leaves.moments import LeafMoments
+from pgbm_plugin.training import record as recorder
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "learning_rate": 0.1, "lambda_l2": 0.7, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "eta": 0.2, "lambda": 0.7, "nthread": 1}

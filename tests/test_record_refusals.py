@@ -9,7 +9,7 @@ import xgboost as xgb
 from test_record import LGB, TREES, XGB, check, score, train_lightgbm, train_xgboost, weight
 
 from pgbm_plugin import UnsupportedModelError, record, torch_objective, wrap
-from pgbm_plugin.adapters import read_model
+from pgbm_plugin.boosters import read_model
 
 
 def log_cosh(margin, y):

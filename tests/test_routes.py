@@ -13,10 +13,11 @@ import pytest
 import scipy.sparse
 import xgboost as xgb
 
-from pgbm_plugin import route, wrap
-from pgbm_plugin.forest import CATEGORICAL
-from pgbm_plugin.propagate import variances
+from pgbm_plugin import wrap
+from pgbm_plugin.leaves.weights import variances
+from pgbm_plugin.routes import choose as route
 from pgbm_plugin.tables.rows import read_rows
+from pgbm_plugin.trees.forest import CATEGORICAL
 
 # around the least that is replayed, and around blocks and chunks; odd ones, because sums are taken in two lanes
 SIZES = (1, 39, 40, 41, 511, 2047, 2048, 2049, 4097, 5001)

@@ -10,8 +10,8 @@ import pytest
 from numba import njit
 from pgbm_plugin.kernels import scalar
 
-from pgbm_plugin.forest import CATEGORICAL, DEFAULT_LEFT, NODE, ZERO_BOUND, ZERO_IS_MISSING
-from pgbm_plugin.objectives import FAIR, GAMMA, HUBER, POISSON, PSEUDOHUBER, SQUARED, SQUAREDLOG, TWEEDIE
+from pgbm_plugin.trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, ZERO_BOUND, ZERO_IS_MISSING
+from pgbm_plugin.trees.objectives import FAIR, GAMMA, HUBER, POISSON, PSEUDOHUBER, SQUARED, SQUAREDLOG, TWEEDIE
 
 N = 200_000
 DERIVATIVES = {

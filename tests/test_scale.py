@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import xgboost as xgb
 
-from pgbm_plugin import load, route, wrap
-from pgbm_plugin.propagate import leaf_sums
+from pgbm_plugin import load, wrap
+from pgbm_plugin.calibration import blend
+from pgbm_plugin.calibration import boosted_scale as scale
+from pgbm_plugin.calibration.boosted_scale import LogScale, boost_scale, held_out_scale, leaf_leverage
+from pgbm_plugin.leaves.weights import leaf_sums
+from pgbm_plugin.routes import choose as route
 from pgbm_plugin.tables.rows import read_rows
-from pgbm_plugin.tuning import blend, scale
-from pgbm_plugin.tuning.scale import LogScale, boost_scale, held_out_scale, leaf_leverage
 
 LGB = {"num_leaves": 8, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5}
 XGB = {"max_leaves": 8, "max_depth": 0, "grow_policy": "lossguide", "eta": 0.1, "nthread": 1}

@@ -12,10 +12,10 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import load, wrap
-from pgbm_plugin.adapters import read_model
-from pgbm_plugin.certificate import certify
-from pgbm_plugin.moments import LabelledRows, leaf_moments
-from pgbm_plugin.start import LabelSums, settle_start
+from pgbm_plugin.boosters import read_model
+from pgbm_plugin.leaves.base_score import LabelSums, settle_start
+from pgbm_plugin.leaves.certificate import certify
+from pgbm_plugin.leaves.moments import LabelledRows, leaf_moments
 from pgbm_plugin.tables.rows import read_rows
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "learning_rate": 0.5, "num_threads": 1, "verbose": -1}

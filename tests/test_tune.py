@@ -10,10 +10,10 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import wrap
-from pgbm_plugin.calibration import MAX_B, Calibration
+from pgbm_plugin.calibration.search import DEFAULT_RHO
 from pgbm_plugin.distributions import FAMILIES
+from pgbm_plugin.predict.power_map import MAX_B, Calibration
 from pgbm_plugin.scores import crps, nll
-from pgbm_plugin.tuning.search import DEFAULT_RHO
 
 LGB = {"num_leaves": 12, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 4, "nthread": 1}

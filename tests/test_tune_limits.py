@@ -9,8 +9,8 @@ import pytest
 from test_tune import FEW, SCORES, booster, heteroscedastic, model, rows, train
 
 from pgbm_plugin import partial_moments, wrap
-from pgbm_plugin.calibration import Calibration
 from pgbm_plugin.distributions import Normal
+from pgbm_plugin.predict.power_map import Calibration
 
 
 def test_training_rows_warn_once(model):

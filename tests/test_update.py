@@ -15,7 +15,7 @@ from test_batches import LGB, XGB, assert_same_model, cut, smooth
 from test_moments import assert_same
 
 from pgbm_plugin import LeafMoments, partial_moments, torch_objective, wrap
-from pgbm_plugin.calibration import Calibration
+from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.scores import coverage
 
 pytestmark = pytest.mark.filterwarnings("ignore:not certified:UserWarning")

@@ -8,9 +8,9 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import torch_objective, wrap
-from pgbm_plugin.callbacks.crps import crps_callback
-from pgbm_plugin.objectives import LIGHTGBM, XGBOOST
 from pgbm_plugin.scores import crps
+from pgbm_plugin.training.crps import crps_callback
+from pgbm_plugin.trees.objectives import LIGHTGBM, XGBOOST
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "learning_rate": 0.3, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "eta": 0.3, "nthread": 1, "verbosity": 0}

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from .options import PROGRAM
 
 if TYPE_CHECKING:
-    from ..forest import Features
     from ..model import ProbabilisticModel
+    from ..trees.forest import Features
 
 
 def kind_of(path: str) -> str:
     """ "LightGBM", "XGBoost" or "pgbm", as a model's file begins."""
-    from ..adapters import lightgbm, xgboost
+    from ..boosters.lightgbm import model as lightgbm
+    from ..boosters.xgboost import model as xgboost
     from ..saving.container import is_container
 
     if not os.path.isfile(path):
@@ -44,7 +45,7 @@ def load_model(args: Namespace) -> ProbabilisticModel:
             f"{args.model!r} is a {kind} model without moments: first {PROGRAM} wrap {args.model} --data ROWS "
             f"--label COLUMN -o model.pgbm"
         )
-    from ..saving.io import load
+    from ..saving.model_bytes import load
     from ..streams.categories import with_category_columns
 
     model = load(args.model, device=args.device, n_jobs=args.n_jobs)

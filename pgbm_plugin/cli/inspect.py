@@ -12,9 +12,9 @@ from .inputs import kind_of
 from .options import PROGRAM, new_command
 
 if TYPE_CHECKING:
-    from ..forest import Features, Forest
     from ..model import ProbabilisticModel
-    from ..training import TrainingSpec
+    from ..trees.forest import Features, Forest
+    from ..trees.training_spec import TrainingSpec
 
 _ABOUT = f"""\
 Say what is in the file of a wrapped model, or of a booster.
@@ -43,12 +43,12 @@ def _facts(path: str) -> dict[str, Any]:
     kind = kind_of(path)
     about = {"file": path, "bytes": os.path.getsize(path), "kind": "pgbm" if kind == "pgbm" else "booster"}
     if kind == "pgbm":
-        from ..saving.io import load
+        from ..saving.model_bytes import load
 
         model = load(path)
         return about | _of_trees(model.forest, model.spec) | _of_model(model)
-    from ..adapters import read_model
-    from ..saving.embed import has_moments
+    from ..boosters import read_model
+    from ..embed import has_moments
 
     return about | _of_trees(*read_model(path)) | {"embedded": has_moments(path)}
 
@@ -111,8 +111,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
 
 def _lines_of_model(found: dict[str, Any]) -> list[tuple[str, str]]:
-    from ..calibration import Calibration
-    from ..certificate import Certificate
+    from ..leaves.certificate import Certificate
+    from ..predict.power_map import Calibration
 
     conformal = found["conformal"]
     return [

@@ -44,9 +44,9 @@ def add(commands: Any) -> None:
 
 
 def run(args: Namespace) -> None:
+    from ..calibration.search import families as checked_families
     from ..streams.batches import naming
     from ..streams.files import find_files
-    from ..tuning.search import families as checked_families
 
     paths, conformal = find_files(args.data), find_files(args.conformal or [])
     output = args.model if args.output is None else args.output

@@ -54,7 +54,7 @@ def run(args: Namespace) -> None:
 
 def _rows(args: Namespace) -> dict[str, Any]:
     """What `wrap` takes of rows, with all that can be checked before it begins."""
-    from ..adapters import read_model
+    from ..boosters import read_model
     from ..errors import UnsupportedModelError
     from ..streams.categories import with_category_columns
     from ..streams.files import find_files
@@ -80,7 +80,7 @@ def _rows(args: Namespace) -> dict[str, Any]:
 
 def _embedded_rows(args: Namespace) -> dict[str, Any]:
     """Nothing, if the booster brings its moments."""
-    from ..saving.embed import has_moments
+    from ..embed import has_moments
 
     if any(value is not None for value in (args.label, args.weight, args.init_score, args.categorical)):
         args.usage_error("columns are those of rows: give --data FILE as well")

@@ -19,9 +19,9 @@ from .uniformity import LEVELS, Shares, central_coverage, pit_histogram, randomi
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ..calibration.tune_result import TuneResult
     from ..distributions import Distribution
     from ..model import ProbabilisticModel
-    from ..tuning.result import TuneResult
 
 # Okabe and Ito's colours, which colour-blind eyes tell apart; dashes for those who print in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..forest import Forest
 from ..tables.rows import Rows, some_rows
+from ..trees.forest import Forest
 
 Array = NDArray[np.float64]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import plot
-from ..calibration import Calibration
+from ..calibration.tune_result import TuneResult
 from ..model import ProbabilisticModel
+from ..predict.power_map import Calibration
 from ..saving.container import check_place, write_atomically
-from ..tuning.result import TuneResult
 from . import words
 from .figures import figure
 from .findings import Findings, Score, assess

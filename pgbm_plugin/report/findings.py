@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributions import Discrete, Distribution, Normal
+from ..leaves.weights import are_wrapped_rows
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
-from ..propagate import are_wrapped_rows
-from ..settings import digest
+from ..predict.chosen import digest
 from ..tables.columns import read_column
 from ..tables.rows import Rows, some_rows
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from ..calibration.tune_result import TuneResult
 from ..distributions import Discrete, Poisson
 from ..plot.growth import Growth
-from ..tuning.result import TuneResult
 from .findings import Findings, Mean
 
 # Standard errors from which a difference is called one.

@@ -179,7 +179,8 @@ def _no_constant(name: str) -> Any:
 
 def _guess(head: bytes) -> str:
     """What else the file may be, with the way out."""
-    from ..adapters import lightgbm, xgboost
+    from ..boosters.lightgbm import model as lightgbm
+    from ..boosters.xgboost import model as xgboost
 
     if lightgbm.is_model_text(head) or xgboost.is_model_bytes(head):
         return ", but perhaps a booster's: wrap(path, X, y) reads those"

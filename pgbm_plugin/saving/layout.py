@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..calibration import MAX_B
-from ..certificate import Status
-from ..objectives import IDENTITY, LOG, SIGNED_SQRT
+from ..leaves.certificate import Status
+from ..predict.power_map import MAX_B
+from ..trees.objectives import IDENTITY, LOG, SIGNED_SQRT
 from .container import DTYPES
 
 Kind = Callable[[Any], Any]

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..adapters import TrainingData
+from ..boosters import TrainingData
 from ..device import CudaRows
 from ..errors import UnsupportedModelError
-from ..forest import Features, Forest
-from ..moments import LabelledRows
+from ..leaves.moments import LabelledRows
 from ..tables.columns import no_column
 from ..tables.frames import FRAMES, Frame, as_stored, columns_of
 from ..tables.labelled import read_labelled
 from ..tables.rows import Rows, matrix_rows, table_length
+from ..trees.forest import Features, Forest
 
 if TYPE_CHECKING:
     from .files import Files

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..forest import Features
 from ..tables.columns import no_column
 from ..tables.frames import as_stored
+from ..trees.forest import Features
 from .csvfiles import missing_spellings
 
 _TEXT, _NUMBERS, _TRUTH = "text", "numbers", "truth values"

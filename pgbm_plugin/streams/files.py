@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..forest import Features
 from ..tables.columns import no_column
+from ..trees.forest import Features
 from .batches import feature_places, naming
 from .categories import category_columns, encoded
 from .csvfiles import check_separated, csv_format, csv_schema, is_csv, plain_reason

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..custom import Objective, check_takes_batches, on_batch, without_weights
-from ..forest import Forest
-from ..moments import LeafMoments, joined, leaf_moments
+from ..leaves.base_score import FirstTrees, LabelSums, settle_start
+from ..leaves.moments import LeafMoments, joined, leaf_moments
+from ..losses.custom_objectives import Objective, check_takes_batches, on_batch, without_weights
 from ..parallel import progress_bar
-from ..start import FirstTrees, LabelSums, settle_start
-from ..training import TrainingSpec
+from ..trees.forest import Forest
+from ..trees.training_spec import TrainingSpec
 from .batches import labelled_stream, naming, read_batches
 
 

@@ -9,20 +9,20 @@ from uuid import uuid4
 
 import numpy as np
 
-from ..adapters import TrainingData
-from ..custom import Objective, check_takes_batches, on_batch, without_weights
-from ..forest import Features, Forest
-from ..moments import LeafMoments, leaf_moments
-from ..start import LabelSums, settled_moments, starting_from
+from ..boosters import TrainingData
+from ..leaves.base_score import LabelSums, settled_moments, starting_from
+from ..leaves.moments import LeafMoments, leaf_moments
+from ..losses.custom_objectives import Objective, check_takes_batches, on_batch, without_weights
 from ..tables.columns import read_column, read_weights
 from ..tables.frames import check_names
 from ..tables.labelled import as_held, read_labelled
 from ..tables.rows import check_count, table_length
-from ..training import TrainingSpec
+from ..trees.forest import Features, Forest
+from ..trees.training_spec import TrainingSpec
 from .batches import naming
 
 if TYPE_CHECKING:
-    from .sources import Gathered, Given
+    from ..sources import Gathered, Given
 
 # Results that one task merges.
 _WIDTH = 8

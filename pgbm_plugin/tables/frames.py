@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..forest import Features
+from ..trees.forest import Features
 from .rows import Rows, check_count
 
 # Categories that a saved model can hold.

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..adapters import TrainingData, held_data, read_dataset
+from ..boosters import TrainingData, held_data, read_dataset
 from ..device import read_rows_for
-from ..forest import Forest
-from ..moments import LabelledRows
+from ..leaves.moments import LabelledRows
+from ..trees.forest import Forest
 from .columns import read_column, read_weights
 
 

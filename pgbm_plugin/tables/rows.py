@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..forest import Features
+from ..trees.forest import Features
 
 # Size of a converted block, in numbers; few enough to stay in the outer cache.
 _BLOCK_NUMBERS = 1 << 19

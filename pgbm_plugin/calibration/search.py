@@ -1,0 +1,175 @@
+"""Tuning after training: the family, the correlation and a power map on the variance, from validation rows.
+
+One pass gives the variance of every row under every correlation of a grid; all that follows is closed-form scoring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
+
+from ..distributions import FAMILIES, Conformal, family
+from ..parallel import progress_bar
+from ..predict.power_map import MAX_B, Calibration
+from .tune_result import Candidate, TuneResult
+from .validation import Array, Validation
+
+# The paper finds 0.02 to 0.07; large values matter where trees are few.
+DEFAULT_RHO = np.round(np.concatenate([np.linspace(-0.1, 0.1, 31), np.geomspace(0.12, 0.9, 9)]), 4)
+
+
+def tune(
+    validation: Validation,
+    sample: Validation,
+    default_rho: float,
+    *,
+    names: Sequence[str],
+    grid: Array,
+    calibrate: bool,
+    progress: bool,
+) -> TuneResult:
+    """Score all families on a grid of correlations, refine each around its best, and compare them on all rows.
+
+    The search is done on `sample`, which may be some of the rows or all of them.
+    """
+    table = sample.variances(grid)
+    maps = tuple(sample.fit_map(row) if calibrate else Calibration() for row in table)
+    search = _Search(sample, grid, calibrate)
+    scores, found, failed = {}, [], {}
+    with progress_bar(len(names), "families", progress) as advance:
+        for name in names:
+            try:
+                row = [sample.score(name, table[k], maps[k]) for k in range(len(grid))]
+            except ValueError as error:
+                failed[name] = str(error)
+            else:
+                k = int(np.argmin(row))
+                scores[name] = row
+                found.append(search.refine(Candidate(name, float(grid[k]), maps[k], row[k]), k, table[k]))
+            advance(1)
+    candidates = sorted(_rescored(validation, found, failed), key=lambda candidate: candidate.score)
+    if not candidates:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        raise ValueError(f"no distribution fits the validation rows ({reasons})")
+
+    at_best, at_default = validation.variances(np.array([candidates[0].rho, default_rho]))
+    if calibrate and sample is not validation:
+        candidates[0] = _Search(validation, grid, calibrate).polish(candidates[0], at_best)
+    best = candidates[0]
+    one_spread = validation.fit_map(at_default, flat=True)
+    return TuneResult(
+        metric=validation.metric,
+        rows=len(validation.y),
+        rho=grid,
+        distributions=tuple(scores),
+        scores=np.array(list(scores.values())),
+        calibrations=maps,
+        candidates=tuple(candidates),
+        failed=failed,
+        before=_normal(validation, default_rho, at_default, Calibration()),
+        constant=_normal(validation, default_rho, at_default, one_spread),
+        residuals=validation.residuals(at_best, best.calibration)[0],
+    )
+
+
+def _rescored(validation: Validation, found: list[Candidate], failed: dict[str, str]) -> Iterator[Candidate]:
+    """The candidates with their scores on all rows; those that do not fit all rows have failed."""
+    table = validation.variances(np.array([candidate.rho for candidate in found]))
+    for candidate, variance in zip(found, table, strict=True):
+        try:
+            score = validation.score(candidate.distribution, variance, candidate.calibration)
+        except ValueError as error:
+            failed[candidate.distribution] = str(error)
+        else:
+            yield replace(candidate, score=score)
+
+
+def _normal(validation: Validation, rho: float, variance: Array, calibration: Calibration) -> Candidate:
+    try:
+        score = validation.score("normal", variance, calibration)
+    except ValueError:  # a row without variance has an infinite log likelihood
+        score = np.inf
+    return Candidate("normal", rho, calibration, score)
+
+
+def families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
+    """The names of the families to try, checked; all for None."""
+    if distributions is None:
+        return tuple(name for name, cls in FAMILIES.items() if cls.tunable)
+    names = (distributions,) if isinstance(distributions, str) else tuple(distributions)
+    if not names:
+        raise ValueError("distributions is empty")
+    for name in names:
+        if issubclass(family(name)[0], Conformal):
+            raise ValueError("conformal is not a family to tune: call model.conformalize")
+    return names
+
+
+def rho_grid(rho: ArrayLike | None) -> Array:
+    """The correlations to try, checked, in rising order."""
+    try:
+        grid = DEFAULT_RHO if rho is None else np.unique(np.atleast_1d(np.asarray(rho, np.float64)))
+    except (TypeError, ValueError):
+        raise TypeError(f"rho must be a number or a list of them, not {rho!r:.60}") from None
+    if not len(grid) or not np.all(np.abs(grid) <= 1.0):
+        raise ValueError(f"rho must lie in [-1, 1], not {rho!r}")
+    return grid
+
+
+@dataclass
+class _Search:
+    """Refines one family at a time, and keeps what it computed around a correlation: families often agree on one."""
+
+    sample: Validation
+    grid: Array
+    calibrate: bool
+    around: dict[int, tuple[Array, Array, list[Calibration]]] = field(default_factory=dict)
+
+    def refine(self, best: Candidate, k: int, variance: Array) -> Candidate:
+        """The best correlation between the neighbours of grid point k, then the map for the family's own score."""
+        if len(self.grid) > 1:
+            for rho, row, calibration in zip(*self._between_neighbours(k), strict=True):
+                score = self._score(best.distribution, row, calibration)
+                if score < best.score:
+                    best, variance = Candidate(best.distribution, float(rho), calibration, score), row
+        return self.polish(best, variance) if self.calibrate else best
+
+    def _between_neighbours(self, k: int) -> tuple[Array, Array, list[Calibration]]:
+        if k not in self.around:
+            rho = np.linspace(self.grid[max(k - 1, 0)], self.grid[min(k + 1, len(self.grid) - 1)], 9)
+            table = self.sample.variances(rho)
+            maps = [self.sample.fit_map(row) if self.calibrate else Calibration() for row in table]
+            self.around[k] = rho, table, maps
+        return self.around[k]
+
+    def polish(self, best: Candidate, variance: Array) -> Candidate:
+        """The power map for the family's own score; so far it was a normal's."""
+        # size and exponent around the middle of log variance, where they do not move each other
+        positive = variance[variance > 0]
+        middle = float(np.median(np.log(positive))) if len(positive) else 0.0
+
+        def calibration(x: Array) -> Calibration:
+            return Calibration(float(x[1]), float(np.exp(x[0] - x[1] * middle)))
+
+        start = np.array([np.log(best.calibration.c) + best.calibration.b * middle, best.calibration.b])
+        lean = -0.2 if start[1] > MAX_B / 2 else 0.2
+        found = minimize(
+            lambda x: self._score(best.distribution, variance, calibration(x)),
+            start,
+            method="Nelder-Mead",
+            bounds=[(start[0] - 3.0, start[0] + 3.0), (0.0, MAX_B)],
+            options={"maxfev": 40, "xatol": 1e-3, "initial_simplex": start + np.array([[0, 0], [0.2, 0], [0, lean]])},
+        )
+        if not found.fun < best.score:
+            return best
+        return replace(best, calibration=calibration(found.x), score=float(found.fun))
+
+    def _score(self, name: str, variance: Array, calibration: Calibration) -> float:
+        try:
+            return self.sample.score(name, variance, calibration)
+        except ValueError:
+            return np.inf

@@ -1,0 +1,98 @@
+"""Learning rate and lambda from the data, where the model has lost them or rounds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..trees.forest import Forest
+from ..trees.training_spec import TrainingSpec
+from .certificate import leaf_errors
+from .moments import LeafMoments
+
+
+def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
+    """Other learning rates and regularisation, if they make the leaves fit: the same for all trees, else per tree.
+
+    A leaf of value v obeys ``v (H + lambda) / alpha + l1 sign(v) = -G``: linear in 1/alpha, lambda/alpha and l1. Model
+    text rounds them to six digits and keeps only the last value of a schedule; XGBoost's files keep none.
+    """
+    if spec.constant.all():
+        return spec
+    tree = forest.tree_of_leaf()
+    base = np.minimum.reduceat(spec.lambda_, forest.leaf_start[:-1])
+    extra = spec.lambda_ - base[tree]
+    value = spec.step(forest.leaf_value, tree).astype(np.float64)
+    cover = moments.h_sum + extra
+    # every equation relative to its own size; a clipped leaf has lost its gradient
+    size = np.abs(value) * cover
+    usable = (size > 0) & np.isfinite(size) & np.isfinite(moments.g_sum) & ~spec.constant[tree]
+    if np.isfinite(spec.max_step):
+        usable &= np.abs(value) < np.abs(value).max() * (1 - 1e-6)
+    size = np.where(usable, size, np.inf)
+    vh, v, sign, minus_g = value * cover / size, value / size, np.sign(value) / size, -moments.g_sum / size
+
+    def solve(trees: NDArray[np.int64], spec: TrainingSpec, l1: bool) -> TrainingSpec:
+        use = usable & np.isin(tree, trees)
+        target = minus_g[use] - (0.0 if l1 else spec.l1) * sign[use]
+        columns = [vh[use], v[use]] + ([sign[use]] if l1 else [])
+        fit = _fit_rates(np.stack(columns, axis=1), target, float(base[trees[0]]))
+        if fit is None:
+            return spec
+        alpha, lambda_, of_trees = spec.alpha.copy(), spec.lambda_.copy(), np.isin(tree, trees)
+        alpha[trees], lambda_[of_trees] = fit.alpha, fit.lambda_ + extra[of_trees]
+        off = np.abs(alpha[trees] / spec.alpha[trees] - 1.0)
+        if np.any(off > spec.alpha_error[trees]):
+            return spec
+        # lambda is known, and other trees, whose learning rate is, vouch for the labels: two leaves tell one number
+        told = lambda_known and use.sum() > 1
+        sure = spec.rates_known and bool(fit.sure or told or np.all(off <= 1e-5))
+        return replace(spec, alpha=alpha, lambda_=lambda_, l1=fit.l1 if l1 else spec.l1, rates_known=sure)
+
+    lambda_known = spec.rates_known and bool(np.any(np.isfinite(spec.alpha_error)))
+
+    def error(spec: TrainingSpec) -> float:
+        return float(leaf_errors(forest, spec, moments).max())
+
+    fresh = replace(spec, rates_known=True)
+    for l1 in (False, True) if not spec.rates_known else (False,):
+        shared = solve(np.flatnonzero(~spec.constant), fresh, l1)
+        if error(shared) <= spec.tolerance:
+            return shared
+    per_tree = fresh
+    for t in np.unique(tree[leaf_errors(forest, spec, moments) > spec.tolerance]):
+        per_tree = solve(np.array([t]), per_tree, l1=False)
+    if error(per_tree) <= spec.tolerance:
+        return per_tree
+    # where nothing is known, something close is better than the booster's defaults
+    close = not spec.rates_known and error(shared) < 0.1 * error(spec)
+    return replace(shared, rates_known=False) if close else spec
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The rates of a fit; `sure` if there were leaves enough, and of different size, to tell them all."""
+
+    alpha: float
+    lambda_: float
+    l1: float
+    sure: bool
+
+
+def _fit_rates(columns: NDArray[np.float64], target: NDArray[np.float64], lambda_: float) -> _Fit | None:
+    """Solve ``columns @ [1 / alpha, lambda / alpha, l1] = target``, the last one only if there is a column for it.
+
+    Where leaves are too few or too alike to tell all, for alpha alone.
+    """
+    scale = np.abs(columns).max(axis=0, initial=0.0)
+    if not np.all(scale > 0):
+        return None
+    solution, _, _, singular = np.linalg.lstsq(columns / scale, target, rcond=None)
+    a, b, l1 = np.append(solution / scale, 0.0)[:3]
+    if len(target) >= columns.shape[1] + 2 and singular[-1] > 1e-3 * singular[0] and a > 0 and b / a > -1e-3:
+        return _Fit(float(1.0 / a), max(float(b / a), 0.0), max(float(l1), 0.0), True)
+    both = columns[:, 0] + lambda_ * columns[:, 1]
+    slope = float(both @ target)
+    return _Fit(float(both @ both) / slope, lambda_, 0.0, False) if slope > 0 else None

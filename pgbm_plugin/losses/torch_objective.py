@@ -1,0 +1,303 @@
+"""Any differentiable torch loss as an objective of both boosters: exact gradient, exact diagonal of the Hessian."""
+
+from __future__ import annotations
+
+import weakref
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import warn
+from ..tables.columns import read_column, read_weights
+from .levels import Level, read_levels
+
+Array = NDArray[np.float64]
+Hessian = Literal["diagonal", "rowsum"]
+
+# A second derivative of 0 or less is raised to this share of the average positive one.
+_FLOOR = 1e-3
+
+# The largest learning rate that either booster takes by default.
+_DEFAULT_RATE = 0.3
+
+# Objectives that still live: a booster forgets its own, see `remembered`.
+_LIVE: weakref.WeakSet[TorchObjective] = weakref.WeakSet()
+
+
+def torch_objective(
+    loss: Callable[[Any, Any], Any],
+    *,
+    levels: Sequence[tuple[ArrayLike | None, ArrayLike]] | None = None,
+    hessian: Hessian = "diagonal",
+    device: Any = None,
+    dtype: Any = None,
+) -> TorchObjective:
+    """An objective for `lgb.train`, `LGBMRegressor`, `xgb.train` and `XGBRegressor` from a torch loss.
+
+    Parameters
+    ----------
+    loss : ``loss(y_pred, y_true)``, a function of two tensors that returns a loss per row, or their sum.
+    levels : for losses of sums of rows: a list of ``(groups, weight)``. `groups` names each row's group, or is None for
+        the rows themselves; the loss of a level is the sum over its groups of ``weight * loss(sum of predictions, sum
+        of labels)``. `weight` is a number, or one per group in the order of their names.
+    hessian : what trees are stepped with: "diagonal", the second derivatives h_i of the paper; or "rowsum", the row
+        sums of the Hessian, which are larger where a loss couples rows, so that steps are smaller and cannot diverge.
+        `wrap` takes the variance from the diagonal either way, where `levels` tells it.
+    device, dtype : of the tensors; the CPU and float64 by default.
+    """
+    return TorchObjective(loss, levels, hessian, device, dtype)
+
+
+class TorchObjective:
+    """A loss that both boosters can call; see `torch_objective`."""
+
+    def __init__(self, loss: Callable[[Any, Any], Any], levels: Any, hessian: Hessian, device: Any, dtype: Any):
+        if not callable(loss):
+            raise TypeError(f"loss must be a function of (y_pred, y_true), not {loss!r}")
+        if hessian not in ("diagonal", "rowsum"):
+            raise ValueError(f"hessian must be 'diagonal' or 'rowsum', not {hessian!r}")
+        self.loss = loss
+        self.hessian = hessian
+        self.device = device
+        self.dtype = dtype
+        self.levels = None if levels is None else read_levels(levels)
+        self._trained_on: set[tuple[int, int]] = set()
+        self._warned: set[str] = set()
+        _LIVE.add(self)
+
+    def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> tuple[Array, Array]:
+        """(g, h), however a booster asks: ``(margin, data set)`` or ``(y_true, margin[, weight])``."""
+        rate = None
+        if hasattr(second, "get_label"):
+            margin, y, sample_weight = first, second.get_label(), second.get_weight()
+            rate = _learning_rate(getattr(second, "params", None))
+        else:
+            margin, y = second, first
+        y = np.asarray(y, np.float64).reshape(-1)
+        if sample_weight is not None and len(sample_weight) == 0:  # XGBoost's way to say none
+            sample_weight = None
+        if _digest(y) not in self._trained_on:
+            self._look_ahead(np.asarray(margin).reshape(-1), y, rate)
+            self._trained_on.add(_digest(y))
+        return self.derivatives(margin, y, sample_weight)
+
+    def derivatives(
+        self,
+        margin: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        hessian: Hessian | None = None,
+        floor: bool = True,
+    ) -> tuple[Array, Array]:
+        """(n,) gradient, and second derivative of the kind that steps the trees or that is asked for."""
+        g, diagonal, rowsum = self._exact(np.asarray(margin).reshape(-1), np.asarray(y).reshape(-1))
+        h = rowsum if (hessian or self.hessian) == "rowsum" else diagonal
+        h = self._floored(h) if floor else h
+        if sample_weight is None:
+            return g, h
+        if self.levels is not None:
+            raise ValueError("a loss of levels takes the weights of its groups, not sample_weight")
+        weight = np.asarray(sample_weight, np.float64).reshape(-1)
+        return g * weight, h * weight
+
+    def init(self, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The constant margin that minimises the loss: where to start. Boosters would start at 0 or 0.5.
+
+        LightGBM: ``lgb.Dataset(X, y, init_score=np.full(len(y), objective.init(y)))``, to be added to predictions;
+        XGBoost: ``params["base_score"] = objective.init(y)``.
+        """
+        from scipy.optimize import brentq
+
+        n = np.size(y)
+        if n == 0 or (sample_weight is not None and self.levels is not None):
+            raise ValueError("init needs labels, and takes no sample_weight where levels have weights of their own")
+        label, given = read_column("y", y, n), read_weights("sample_weight", sample_weight, n)
+        assert label is not None
+        weight = np.ones(n) if given is None else given
+
+        def slope(c: float) -> float:
+            with np.errstate(all="ignore"):
+                return float(self._exact(np.full(n, c), label, check=False)[0] @ weight)
+
+        # 0 may lie outside of the loss's domain, and a mean label far from a logarithm
+        low = high = next((c for c in (0.0, float(label.mean())) if np.isfinite(slope(c))), 0.0)
+        step = float(label.std()) or 1.0
+        # a convex loss falls towards its minimum: widen the bracket until the slope has changed its sign
+        for _ in range(200):
+            at_low, at_high = slope(low), slope(high)
+            if at_low <= 0.0 <= at_high:
+                return float(brentq(slope, low, high, xtol=1e-12 * (1.0 + abs(low) + abs(high))) if low < high else low)
+            if at_high < 0.0 and np.isfinite(slope(high + step)):
+                low, high = high, high + step
+            elif at_low > 0.0 and np.isfinite(slope(low - step)):
+                low, high = low - step, low
+            else:
+                step /= 4.0  # beyond, the loss is not defined
+                continue
+            step *= 2.0
+        raise ValueError("no constant minimises the loss on these labels; give a start of your own")
+
+    def __deepcopy__(self, memo: Any) -> TorchObjective:
+        return self  # lgb.train and scikit-learn's clone copy what they are given, and a copy would be forgotten
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        _LIVE.add(self)
+
+    def __repr__(self) -> str:
+        name = getattr(self.loss, "__name__", type(self.loss).__name__)
+        levels = "" if self.levels is None else f", {len(self.levels)} levels"
+        return f"torch_objective({name}{levels}, hessian={self.hessian!r})"
+
+    def _exact(self, margin: NDArray[Any], y: NDArray[Any], check: bool = True) -> tuple[Array, Array, Array]:
+        """(n,) gradient, diagonal and row sums of the Hessian of the loss of all levels."""
+        if len(margin) != len(y):
+            raise ValueError(f"{len(margin)} predictions for {len(y)} labels")
+        g, diagonal, rowsum = np.zeros((3, len(y)))
+        for level in self._levels(len(y)):
+            dg, dh = self._of_groups(level.sums(margin), level.sums(y), level.weight)
+            of_rows = dg, dh, dh
+            if level.group is not None:
+                of_rows = dg[level.group], dh[level.group], (dh * np.bincount(level.group))[level.group]
+            for total, values in zip((g, diagonal, rowsum), of_rows, strict=True):
+                total += values
+        bad = ~(np.isfinite(g) & np.isfinite(diagonal))
+        if check and bad.any():
+            i = int(np.argmax(bad))
+            raise ValueError(
+                f"the loss has no finite derivatives in {bad.sum()} rows (first: prediction {margin[i]:g}, "
+                f"label {y[i]:g})"
+            )
+        return g, diagonal, rowsum
+
+    def _levels(self, n: int) -> list[Level]:
+        """The levels of n rows; the rows themselves if there are none."""
+        for level in self.levels or []:
+            rows = level.weight.size if level.group is None else len(level.group)
+            if rows != n and not (level.group is None and level.weight.ndim == 0):
+                raise ValueError(f"levels has groups of {rows} rows, the data has {n}")
+        return self.levels or [Level(None, n, np.ones(()))]
+
+    def _of_groups(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Array, Array]:
+        """Gradient and row sums of the Hessian, which are its diagonal unless the loss couples what it is given."""
+        torch, p, total = self._graph(pred, true, weight)
+        (g,) = torch.autograd.grad(total, p, create_graph=True)
+        return _array(g), _array(_derivative(torch, g.sum(), p))
+
+    def _graph(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Any, Any, Any]:
+        """Torch, the predictions as a leaf of the graph, and the weighted sum of their losses."""
+        try:
+            import torch
+        except ImportError as error:
+            raise ImportError("torch_objective needs torch: pip install 'pgbm-plugin[torch]'") from error
+        kind = {"dtype": self.dtype or torch.float64, "device": self.device}
+        p = torch.tensor(pred, **kind, requires_grad=True)
+        value = self.loss(p, torch.tensor(true, **kind))
+        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            raise TypeError("loss must return a tensor that depends on y_pred through torch's functions")
+        if value.shape not in (p.shape, ()):
+            raise ValueError(f"loss must return one value per row or their sum, not shape {tuple(value.shape)}")
+        if value.ndim == 0 and weight.ndim:
+            raise ValueError("weights by group need a loss per group: let loss return one value for each")
+        return torch, p, (value * torch.tensor(weight, **kind)).sum()
+
+    def _couples(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> bool:
+        """Whether the Hessian has entries off its diagonal.
+
+        If it has not, its product with random signs is that of its row sums.
+        """
+        torch, p, total = self._graph(pred, true, weight)
+        (g,) = torch.autograd.grad(total, p, create_graph=True)
+        signs = torch.tensor(np.random.default_rng(0).choice([-1.0, 1.0], len(pred)), dtype=p.dtype, device=p.device)
+        rowsum = _derivative(torch, g.sum(), p, keep=True)
+        product = _derivative(torch, (g * signs).sum(), p)
+        difference = float((product - rowsum * signs).abs().max())
+        # not finite outside the loss's domain, and then not greater
+        return difference > 1e3 * torch.finfo(p.dtype).eps * float(rowsum.abs().max() + product.abs().max())
+
+    def couples_rows(self, margin: NDArray[Any], y: Array) -> bool:
+        """Whether the loss couples what a level gives it: groups of rows, or single ones if there are no levels."""
+        # also off the start, which is one constant for all rows: there, a penalty on their spread couples nothing
+        noise = 0.5 * y.std() * np.random.default_rng(0).normal(size=len(y))
+        return any(
+            self._couples(level.sums(at), level.sums(y), level.weight)
+            for level in self._levels(len(y))
+            for at in (margin, margin + noise)
+        )
+
+    def _look_ahead(self, margin: NDArray[Any], y: Array, rate: float | None) -> None:
+        """Before the first tree: refuse a coupled loss without levels, warn of what will go wrong."""
+        if (self.hessian == "diagonal" or self.levels is not None) and self.couples_rows(margin, y):
+            raise ValueError(
+                "the loss couples rows, so that the diagonal of its Hessian does not follow from one backward "
+                "pass. Say which rows it sums, torch_objective(loss, levels=[(groups, weight), ...]) with a loss "
+                "of one sum; or step with the row sums of the Hessian, hessian='rowsum'"
+            )
+        _, diagonal, rowsum = self._exact(margin, y)
+        if self.levels and self.hessian == "diagonal":
+            ratio = float((rowsum / np.where(diagonal > 0, diagonal, np.inf)).max())
+            if (rate or _DEFAULT_RATE) * ratio >= 2.0:
+                self._warn(
+                    "diverge",
+                    f"steps with the diagonal diverge at learning rates above {2 / ratio:.2g}, for the Hessian's row "
+                    f"sums are up to {ratio:.3g} times its diagonal: lower the rate, or set hessian='rowsum'",
+                )
+        if self.levels is None and diagonal.mean() * len(y) < 100.0 and len(y) > 100:
+            self._warn(
+                "small",
+                f"second derivatives are {diagonal.mean():.1g} on average, and their sum is below 100, so that "
+                "min_child_weight or min_sum_hessian_in_leaf will stop trees early: is the loss a mean? Let it return "
+                "one value per row (reduction='none')",
+            )
+
+    def _floored(self, h: Array) -> Array:
+        bad = ~(h > 0.0)
+        if not bad.any():
+            return h
+        if bad.all():
+            raise ValueError(
+                "the loss has no positive second derivative in any row: boosters need one to take a step; smooth it"
+            )
+        self._warn(
+            "floor",
+            f"{bad.sum()} of {len(h)} second derivatives are not positive; they are raised to {_FLOOR:g} of the "
+            "average positive one",
+        )
+        return np.where(bad, _FLOOR * h[~bad].mean(), h)
+
+    def _warn(self, which: str, message: str) -> None:
+        if which not in self._warned:
+            self._warned.add(which)
+            warn(message)
+
+
+def remembered(y: NDArray[np.float64]) -> list[TorchObjective]:
+    """Living objectives that a booster was trained with on these labels."""
+    return [objective for objective in list(_LIVE) if _digest(y) in objective._trained_on]
+
+
+def _derivative(torch: Any, value: Any, by: Any, keep: bool = False) -> Any:
+    """d value / d by; 0 where value does not depend on it, as a linear loss's gradient does not."""
+    if not value.requires_grad:
+        return torch.zeros_like(by)
+    (out,) = torch.autograd.grad(value, by, retain_graph=keep, allow_unused=True)
+    return torch.zeros_like(by) if out is None else out
+
+
+def _array(tensor: Any) -> Array:
+    return tensor.numpy(force=True).astype(np.float64)
+
+
+def _digest(y: NDArray[np.float64]) -> tuple[int, int]:
+    """Labels in the float32 in which boosters hold them."""
+    return len(y), zlib.crc32(np.ascontiguousarray(y, np.float32).data)
+
+
+def _learning_rate(params: Any) -> float | None:
+    """That of a LightGBM data set's parameters; XGBoost does not show it to an objective."""
+    if not isinstance(params, dict):
+        return None
+    return next((float(params[key]) for key in ("learning_rate", "eta", "shrinkage_rate") if key in params), 0.1)

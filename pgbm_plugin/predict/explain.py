@@ -1,0 +1,143 @@
+"""Which features a row's variance comes from: Shapley values per tree, carried through the recursion of eq. 12."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..parallel import run_chunks
+from ..tables.rows import Rows
+from ..trees.forest import Forest
+from .power_map import Calibration
+
+Array = NDArray[np.float64]
+
+# Steps from roots to leaves, in all trees; 21 bytes each.
+_MAX_STEPS = 1 << 26
+
+# Rows per task of the thread pool: each takes thousands of times as long as a prediction.
+_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The ways from the roots to the L leaves: P steps, and S pairs of a leaf and a feature on its way.
+
+    Attributes
+    ----------
+    step_start : (L + 1,) where the steps of each leaf begin.
+    step_node, step_left, step_slot : (P,) the split, whether the leaf lies left of it, and the place of its feature
+        among those of the leaf.
+    slot_start : (L + 1,) where the features of each leaf begin.
+    slot_feature, slot_share : (S,) the feature; and which share of the rows that come to the leaf's splits on this
+        feature goes on towards the leaf, all of them taken together.
+    """
+
+    step_start: NDArray[np.int64]
+    step_node: NDArray[np.int32]
+    step_left: NDArray[np.bool_]
+    step_slot: NDArray[np.int32]
+    slot_start: NDArray[np.int64]
+    slot_feature: NDArray[np.int32]
+    slot_share: Array
+
+
+def leaf_paths(forest: Forest, count: NDArray[Any]) -> Paths:
+    """The paths of a forest in whose leaves there were `count` rows."""
+    from ..kernels import explain
+
+    n, leaves = len(forest.nodes), forest.n_leaves
+    left, right, feature = (np.ascontiguousarray(forest.nodes[name]) for name in ("left", "right", "feature"))
+    parents = np.zeros(n), np.empty(n, np.int64), count.astype(np.float64), np.empty(leaves, np.int64)
+    steps = explain.climb(left, right, forest.root, *parents, np.empty(n, np.int64))
+    if steps > _MAX_STEPS:
+        raise ValueError(f"the trees are too deep to explain: {steps} steps from roots to leaves, {_MAX_STEPS} at most")
+    slot_feature, slot_share = np.empty(steps, np.int32), np.empty(steps)
+    step_start, slot_start = np.empty((2, leaves + 1), np.int64)
+    of_steps = np.empty(steps, np.int32), np.empty(steps, bool), np.empty(steps, np.int32)
+    slots = explain.fill_paths(feature, *parents, step_start, *of_steps, slot_start, slot_feature, slot_share)
+    return Paths(step_start, *of_steps, slot_start, slot_feature[:slots], slot_share[:slots])
+
+
+def add_shapley(forest: Forest, X: NDArray[Any], paths: Paths, value: Array, scale: Array, out: Array) -> None:
+    """Add to ``out`` (n, features) the Shapley values of every tree for leaf values (L,), times ``scale`` (n, T)."""
+    from ..kernels import explain
+
+    most = int(np.diff(paths.slot_start).max())
+    explain.add_shapley(
+        X,
+        *forest.routing[1:],
+        forest.leaf_start,
+        *vars(paths).values(),
+        *_gauss_legendre(most),
+        value,
+        scale,
+        np.empty(len(forest.nodes), bool),
+        np.empty(most),
+        out,
+    )
+
+
+def _gauss_legendre(most: int) -> tuple[NDArray[np.int64], Array, Array]:
+    """Points and weights on 0..1 for polynomials of degree 0, 0, 1, 2... `most` - 1; where each rule begins."""
+    rules = [np.polynomial.legendre.leggauss(max(1, (d + 1) // 2)) for d in range(most + 1)]
+    start = np.cumsum([0, *(len(point) for point, _ in rules)])
+    point, weight = (np.concatenate(part) for part in zip(*rules, strict=True))
+    return start, 0.5 * (point + 1.0), 0.5 * weight
+
+
+def explain_variance(
+    forest: Forest,
+    rows: Rows,
+    leaf_sd: Array,
+    count: NDArray[Any],
+    rho: float,
+    calibration: Calibration,
+    n_jobs: int | None = None,
+) -> Array:
+    """(n, features + 1): see `ProbabilisticModel.explain_variance`."""
+    from ..kernels import explain
+
+    paths, value = leaf_paths(forest, count), leaf_sd**2
+    tree = forest.tree_of_leaf()
+    # the weight of a leaf is the product of its shares; without features it is all of its tree
+    at = np.repeat(np.arange(forest.n_leaves), np.diff(paths.slot_start))
+    weight = np.ones(forest.n_leaves)
+    np.multiply.at(weight, at, paths.slot_share)
+    mean_sd = np.sqrt(np.bincount(tree, weight * value, forest.n_trees))
+    mean_variance = _recursion(mean_sd, rho)
+
+    out, variance = np.zeros((len(rows), forest.features.count + 1)), np.empty(len(rows))
+
+    def chunk(lo: int, hi: int) -> None:
+        for begin, end, X in rows.blocks(lo, hi):
+            scale = np.empty((end - begin, forest.n_trees))
+            means = mean_sd, mean_variance, rho, np.empty(forest.n_trees)
+            explain.secants(X, *forest.routing, leaf_sd, *means, scale, variance[begin:end])
+            add_shapley(forest, X, paths, value, scale, out[begin:end])
+
+    run_chunks(chunk, len(rows), _CHUNK, n_jobs)
+    base = float(mean_variance[-1])
+    out[:, :-1] *= _secant(calibration, variance, base)[:, None]
+    out[:, -1] = calibration(np.array([base]))[0]
+    return out
+
+
+def _recursion(sd: Array, rho: float) -> Array:
+    """(T + 1,) variance before each tree and after the last, where sd is what the trees bring."""
+    out = np.zeros(len(sd) + 1)
+    for t, s in enumerate(sd):
+        out[t + 1] = (np.sqrt(out[t]) - rho * s) ** 2 + s * s * (1.0 - rho * rho)
+    return out
+
+
+def _secant(calibration: Calibration, variance: Array, base: float) -> Array:
+    """(n,) slope of the power map between two variances; its derivative where they are the same."""
+    difference = variance - base
+    same = np.abs(difference) <= 1e-9 * (variance + base)
+    rise = calibration(variance) - calibration(np.full_like(variance, base))
+    derivative = calibration.b * calibration(variance) / np.where(variance > 0.0, variance, 1.0)
+    return np.where(same, derivative, rise / np.where(same, 1.0, difference))

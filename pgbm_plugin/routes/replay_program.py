@@ -1,0 +1,182 @@
+"""Program: a forest compiled for replay.
+
+A row's value in a feature matters only by which of the model's thresholds it exceeds. So a block of rows becomes small
+integer codes, and a tree is replayed on the whole block split by split: all rows start in region 0, and split i of a
+tree moves the rows of one region that go right into region i. Comparisons of small integers, no branch, no pointer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_IS_MISSING, Forest
+
+# Splits that one pass over a block applies.
+GROUP = 4
+
+# Beyond this many leaves a tree, walking is cheaper: replay costs every split, a walk only those on the path.
+_MAX_MEAN_LEAVES = 1024
+
+# Bytes of the tables of all categorical splits; with more, walking spares the memory.
+_MAX_TABLES = 1 << 27
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """C columns of codes, made from F features; S splits in groups; T trees.
+
+    Codes are int8 where every feature has at most 255 thresholds and every tree at most 256 leaves, else int16; regions
+    are the unsigned twin. A code is counted from the lowest number of its type, because vector units compare signed
+    numbers in one instruction and unsigned ones in two.
+
+    Attributes
+    ----------
+    feature : (F,) int64, features that are coded.
+    cut_start : (F + 1,) int64, where a feature's thresholds begin in `cuts`.
+    cuts : float64 thresholds in rising order, padded with inf to a power of two; a code counts those below the value.
+        Of a categorical feature there are none: its codes are no category, NaN, category 0, category 1...
+    lower : (F,) float64, NaN for a numeric feature, else the exclusive lower bound of a category.
+    limit : (F,) int64, number of codes of a categorical feature.
+    column_feature : (C,) int64, position in `feature` of each column.
+    column_kind : (C,) int64, the flags DEFAULT_LEFT and ZERO_IS_MISSING of the splits that read the column: where to
+        its missing values are coded.
+    group_start : (T + 1,) int64, the first group of each tree.
+    table_start : (groups,) int64, -1 for GROUP numeric splits, else where the table of one categorical split begins.
+    column : (groups * GROUP,) int64, which column a split reads.
+    code : (groups * GROUP,) codes above this go right.
+    region, new : (groups * GROUP,) the region whose rows are split, and that of those who go right.
+    tables : uint8, per categorical split and code, whether it goes right.
+    slot : (L,) int64, the forest's leaf behind each region; regions of tree t begin at ``forest.leaf_start[t]``.
+    """
+
+    feature: NDArray[np.int64]
+    cut_start: NDArray[np.int64]
+    cuts: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    limit: NDArray[np.int64]
+    column_feature: NDArray[np.int64]
+    column_kind: NDArray[np.int64]
+    group_start: NDArray[np.int64]
+    table_start: NDArray[np.int64]
+    column: NDArray[np.int64]
+    code: NDArray[Any]
+    region: NDArray[Any]
+    new: NDArray[Any]
+    tables: NDArray[np.uint8]
+    slot: NDArray[np.int64]
+
+    @property
+    def coding(self) -> tuple[NDArray[Any], ...]:
+        """What kernels code rows with."""
+        return self.cut_start, self.cuts, self.lower, self.limit, self.column_feature, self.column_kind
+
+    @property
+    def splits(self) -> tuple[NDArray[Any], ...]:
+        """What kernels replay."""
+        return self.group_start, self.table_start, self.column, self.code, self.region, self.new, self.tables
+
+
+def compile_forest(forest: Forest) -> Program | None:
+    """The program of a forest; None where walking is better or codes would not fit 16 bits."""
+    nodes, leaves = forest.nodes, np.diff(forest.leaf_start)
+    if len(nodes) == 0 or leaves.mean() > _MAX_MEAN_LEAVES or leaves.max() > 1 << 16:
+        return None
+    if np.isnan(nodes["threshold"]).any():
+        return None
+    categorical = (nodes["flags"] & CATEGORICAL) != 0
+    feature, position = np.unique(nodes["feature"], return_inverse=True)
+    if np.any(np.bincount(position, categorical) * np.bincount(position, ~categorical) > 0):
+        return None  # one feature both numeric and categorical
+
+    from ..kernels import coding
+
+    cut_start, cuts, code = _cuts(len(feature), position, np.where(categorical, np.nan, nodes["threshold"]))
+    lower, limit = np.full(len(feature), np.nan), np.zeros(len(feature), np.int64)
+    sets = nodes["category_set"][categorical]
+    lower[position[categorical]] = nodes["threshold"][categorical]
+    words = np.diff(forest.category_start)[sets]
+    np.maximum.at(limit, position[categorical], 32 * words + 2)
+    largest = max(int(code.max(initial=0)) + 1, int(limit.max()) - 1, int(leaves.max()) - 1)
+    limits = limit[position[categorical]]
+    if largest > np.iinfo(np.uint16).max or limits.sum() > _MAX_TABLES:
+        return None
+    dtype, region_dtype = (np.int8, np.uint8) if largest <= np.iinfo(np.uint8).max else (np.int16, np.uint16)
+    code += np.iinfo(dtype).min
+
+    kind = nodes["flags"] & (DEFAULT_LEFT | ZERO_IS_MISSING)
+    keys, column = np.unique(position * 8 + np.where(categorical, 0, kind), return_inverse=True)
+    table_of = np.full(len(nodes), -1)
+    table_of[categorical] = np.concatenate([[0], np.cumsum(limits)[:-1]])
+    tables = np.zeros(int(limits.sum()), np.uint8)
+    if len(tables):
+        coding.fill_tables(nodes[categorical], forest.category_start, forest.category_bits, limits, tables)
+
+    # an upper bound: a categorical split takes a group of its own, and may leave the one before it unfilled
+    groups = int(2 * categorical.sum() + (-(-leaves // GROUP) + 1).sum())
+    group_start, table_start = np.zeros(forest.n_trees + 1, np.int64), np.full(groups, -1)
+    out_column = np.zeros(groups * GROUP, np.int64)
+    out_code = np.full(groups * GROUP, np.iinfo(dtype).max, dtype)  # no code is above: a split that moves nothing
+    region, new = np.zeros((2, groups * GROUP), region_dtype)
+    slot = np.empty(forest.n_leaves, np.int64)
+    used = coding.arrange(
+        forest.root,
+        nodes["left"],
+        nodes["right"],
+        forest.leaf_start,
+        column,
+        code,
+        table_of,
+        group_start,
+        table_start,
+        out_column,
+        out_code,
+        region,
+        new,
+        slot,
+        np.empty(len(nodes), np.int64),
+        np.empty(len(nodes), np.int64),
+    )
+    return Program(
+        feature=feature.astype(np.int64),
+        cut_start=cut_start,
+        cuts=cuts,
+        lower=lower,
+        limit=limit,
+        column_feature=keys // 8,
+        column_kind=keys % 8,
+        group_start=group_start,
+        table_start=table_start[:used],
+        column=out_column[: used * GROUP],
+        code=out_code[: used * GROUP],
+        region=region[: used * GROUP],
+        new=new[: used * GROUP],
+        tables=tables,
+        slot=slot,
+    )
+
+
+def _cuts(
+    features: int, position: NDArray[np.int64], threshold: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Each feature's distinct thresholds, padded; and per node the number of its threshold. NaN: categorical."""
+    numeric = ~np.isnan(threshold)
+    order = np.lexsort((threshold, position))
+    order = order[numeric[order]]
+    at, cut = position[order], threshold[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (at[1:] != at[:-1]) | (cut[1:] != cut[:-1])
+    count = np.bincount(at[first], minlength=features)
+    rank = np.cumsum(first) - 1  # of the distinct thresholds, over all features
+    code = np.zeros(len(threshold), np.int64)
+    code[order] = rank - (np.cumsum(count) - count)[at]
+
+    # more than there are thresholds, so that the search never reads past the end
+    size = np.where(count > 0, 1 << np.ceil(np.log2(np.maximum(count + 1, 16))).astype(np.int64), 0)
+    start = np.concatenate([[0], np.cumsum(size)])
+    cuts = np.full(start[-1], np.inf)
+    cuts[start[at[first]] + code[order][first]] = cut[first]
+    return start, cuts, code

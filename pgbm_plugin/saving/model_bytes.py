@@ -1,0 +1,265 @@
+"""save() and load(): a model as one file, or as bytes. `layout` says what is in it, `container` how it is written."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..calibration.boosted_scale import LogScale
+from ..calibration.conformal import ConformalScores
+from ..device import check_device
+from ..leaves.certificate import Certificate
+from ..leaves.moments import LeafMoments
+from ..leaves.weights import LeafWeights
+from ..model import ProbabilisticModel
+from ..predict.chosen import Settings
+from ..predict.power_map import Calibration
+from ..trees.forest import NODE, Features, Forest, tree_digests
+from ..trees.objectives import LIGHTGBM, SIGNED_SQRT, SQUARED, XGBOOST, Objective, custom, forgotten
+from ..trees.training_spec import TrainingSpec
+from .container import check_place, pack, unpack, write_atomically
+from .layout import ARRAYS, DIGESTS, SCALARS, TREE_ARRAYS, TREE_SCALARS, check_arrays, check_scalars
+
+# Beyond these a standard deviation or a variance could overflow on its way to a distribution.
+_MAX_SD, _MAX_VARIANCE = 1e70, 1e140
+
+
+def save(model: ProbabilisticModel, path: str | os.PathLike[str]) -> None:
+    """See `ProbabilisticModel.save`."""
+    check_place(path)
+    content = to_bytes(model)
+    try:
+        from_bytes(content)  # what could not be loaded is not written
+    except ValueError as error:
+        raise ValueError(f"this model cannot be saved: {error}") from error
+    write_atomically(path, content)
+
+
+def load(path: str | os.PathLike[str], *, device: str = "auto", n_jobs: int | None = None) -> ProbabilisticModel:
+    """The model that `ProbabilisticModel.save` wrote: the same bits, with neither LightGBM nor XGBoost installed.
+
+    Everything in the file is checked before it is used; a damaged or hostile one is a ValueError. A family of your own
+    must be registered first. The function of a custom objective is not in the file: the model predicts, but cannot
+    take further moments.
+
+    Parameters
+    ----------
+    path : of the file.
+    device : where it predicts, as in `wrap`.
+    n_jobs : threads; None for all cores.
+    """
+    check_device(device)
+    source = Path(path)
+    if source.is_dir():
+        raise IsADirectoryError(f"{str(source)!r} is a directory; give the path of a model file")
+    if not source.is_file():
+        raise FileNotFoundError(f"no model file at {str(source)!r}")
+    try:
+        with source.open("rb") as file:
+            model = _build(*unpack(file, os.fstat(file.fileno()).st_size))
+    except ValueError as error:
+        raise ValueError(f"cannot load {str(source)!r}: {error}") from error
+    model.device, model.n_jobs = device, n_jobs
+    return model
+
+
+def to_bytes(model: ProbabilisticModel, *, trees: bool = True) -> bytes:
+    """A model in the format of a file, with its trees or without."""
+    from .. import __version__
+
+    settings, spec = model._settings, model.spec
+    owners: dict[str, Any] = {
+        "forest": model.forest,
+        "features": model.forest.features,
+        "spec": spec,
+        "moments": model.moments,
+        "weights": model.weights,
+        "certificate": model.certificate,
+        "settings": settings,
+        "calibration": settings.calibration,
+        "scale": settings.scale,
+        "training_scale": model.training_scale,
+        "model": model,
+    }
+    arrays: dict[str, NDArray[Any]] = {}
+    header: dict[str, Any] = {}
+    if not trees:
+        arrays["forest.tree_digest"] = tree_digests(model.forest)
+    for name in TREE_ARRAYS | ARRAYS if trees else ARRAYS:
+        part, field = name.split(".")
+        array = model.forest.nodes[field] if part == "nodes" else getattr(owners[part], field, None)
+        if array is not None:
+            arrays[name] = array
+    for part, kinds in (TREE_SCALARS | SCALARS if trees else SCALARS).items():
+        if part in owners:
+            owner = owners[part]
+            header[part] = owner and {field: _writable(getattr(owner, field)) for field in kinds}
+    header["objective"], header["conformal"] = _objective_entries(spec.objective), _conformal_entries(settings)
+    return pack(arrays, header, f"pgbm_plugin {__version__}")
+
+
+def from_bytes(content: bytes, forest: Forest | None = None) -> ProbabilisticModel:
+    """The inverse of `to_bytes`; ValueError for anything that it did not write. `forest` if that was without trees."""
+    return _build(*unpack(io.BytesIO(content), len(content)), forest)
+
+
+def _build(
+    arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], forest: Forest | None = None
+) -> ProbabilisticModel:
+    """A model of what a file holds, all of it checked."""
+    table = (DIGESTS if forest else TREE_ARRAYS) | ARRAYS
+    parts = check_scalars(header, SCALARS if forest else TREE_SCALARS | SCALARS)
+    check_arrays(arrays, table)
+    for name in table:
+        part, field = name.split(".")
+        section = parts.setdefault(part, {})
+        if section is not None:
+            section[field] = arrays.get(name)
+        elif name in arrays:
+            raise ValueError(f"it has an array {name!r}, but nothing that it belongs to")
+    if forest is None:
+        nodes = np.zeros(len(parts["nodes"]["left"]), NODE)
+        for field, array in parts["nodes"].items():
+            nodes[field] = array
+        forest = Forest(**parts["forest"], nodes=nodes, features=Features(**parts["features"]))
+    else:
+        _check_same_trees(parts["forest"]["tree_digest"], forest)
+    if len(parts["weights"]["sd"]) != forest.n_leaves:
+        raise ValueError("its moments are those of other leaves")
+    if not np.any(parts["moments"]["count"]):
+        raise ValueError("its moments are those of no rows")
+    if (parts["moments"]["freedom"] is None) != (parts["moments"]["count"].dtype == np.int64):
+        raise ValueError("its moments are half those of rows that have decayed")
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        model = _model(parts, forest)
+    _check_range(model)
+    return model
+
+
+def _model(parts: Mapping[str, Any], forest: Forest) -> ProbabilisticModel:
+    model = ProbabilisticModel(
+        forest,
+        TrainingSpec(**parts["spec"], objective=_objective(parts["objective"], forest)),
+        LeafMoments(**parts["moments"]),
+        Certificate(**parts["certificate"]),
+        weights=LeafWeights(**parts["weights"]),
+        mean=parts["model"]["mean"],
+        settings=_settings(parts),
+        variance=parts["model"]["variance"],
+        training_scale=_scale(parts["training_scale"]),
+    )
+    model.default_rho = parts["model"]["default_rho"]
+    return model
+
+
+def _check_same_trees(digest: NDArray[np.int64], forest: Forest) -> None:
+    if len(digest) != forest.n_trees:
+        raise ValueError(
+            f"it was made for {len(digest)} trees, and there are {forest.n_trees}: training went on, trees were cut, "
+            f"or an estimator stops at its best iteration where a booster does not"
+        )
+    changed = np.flatnonzero(digest != tree_digests(forest))
+    if len(changed):
+        raise ValueError(f"tree {changed[0]} is not the one that it was made for: the model was changed since")
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, np.dtype):
+        return value.name
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _objective_entries(objective: Objective | None) -> dict[str, Any] | None:
+    """A name and what a model may have of its own; the rest is in the table of objectives."""
+    if objective is None:
+        return None
+    coupled = objective.diagonal is not None
+    return {"name": objective.name, "code": objective.code, "value": objective.value, "coupled": coupled}
+
+
+def _objective(entries: Mapping[str, Any] | None, forest: Forest) -> Objective | None:
+    if entries is None:
+        return None
+    name, code = entries["name"], entries["code"]
+    if name == "custom":
+        objective, codes = custom(forgotten, forgotten if entries["coupled"] else None), {SQUARED}
+    else:
+        known = (LIGHTGBM if forest.booster == "LightGBM" else XGBOOST).get(name)
+        if known is None:
+            raise ValueError(f"its objective {name!r:.60} is not one of {forest.booster} that can be wrapped")
+        # a LightGBM model without splits has the spread of its labels, whatever the loss
+        objective, codes = replace(known, value=entries["value"], code=code), {known.code, SQUARED}
+    if code not in codes or objective.link != forest.link:
+        raise ValueError(f"its objective {name!r} has the derivatives or the link of another")
+    return objective
+
+
+def _conformal_entries(settings: Settings) -> dict[str, Any] | None:
+    """All but the residuals, which are those of the settings."""
+    scores = settings.conformal
+    if scores is None:
+        return None
+    return {
+        "lower": scores.lower,
+        "rho": scores.rho,
+        "b": scores.calibration.b,
+        "c": scores.calibration.c,
+        "family": scores.family,
+    }
+
+
+def _settings(parts: Mapping[str, Any]) -> Settings:
+    from ..distributions import family
+
+    name, residuals, conformal = parts["settings"]["distribution"], parts["settings"]["residuals"], parts["conformal"]
+    try:
+        family(name)
+    except ValueError as error:
+        raise ValueError(f"{error}; one of your own must be registered before (distributions.register)") from None
+    if residuals is not None and len(residuals) < 2:
+        raise ValueError("it has fewer than two residuals")
+    if conformal is not None:
+        if residuals is None:
+            raise ValueError("it has conformal scores without residuals")
+        b, c = conformal.pop("b"), conformal.pop("c")
+        conformal = ConformalScores(**conformal, residuals=residuals, calibration=Calibration(b, c))
+    calibration, scale = Calibration(**parts["calibration"]), _scale(parts["scale"])
+    return Settings(**parts["settings"], calibration=calibration, conformal=conformal, scale=scale)
+
+
+def _scale(entries: Mapping[str, Any] | None) -> LogScale | None:
+    if entries is None:
+        return None
+    if entries["step"] is None:
+        raise ValueError("it has a boosted scale without steps")
+    return LogScale(**entries)
+
+
+def _check_range(model: ProbabilisticModel) -> None:
+    """Refuse trees whose sum could overflow: predictions must be finite for every row."""
+    forest, calibration = model.forest, model.calibration
+    if not 1 <= forest.divisor <= forest.n_trees:
+        raise ValueError(f"its sum of {forest.n_trees} trees is divided by {forest.divisor}")
+
+    def reach(per_leaf: NDArray[Any]) -> float:
+        return float(np.maximum.reduceat(np.abs(per_leaf.astype(np.float64)), forest.leaf_start[:-1]).sum())
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        margin, sd = reach(model._leaf_value) + abs(forest.base_margin), reach(model.weights.sd)
+        variances = [np.float64(sd) ** 2]
+        for scale in filter(None, (model._settings.scale, model.training_scale)):
+            recursion = np.maximum(variances[0], scale.floor) ** scale.power
+            variances.append(recursion * np.exp(abs(scale.start) + reach(scale.step)))
+        variance = calibration.c * max(variances) ** calibration.b
+    largest = float(np.finfo(model._leaf_value.dtype).max) / 4.0
+    if not margin <= (largest**0.25 if forest.link == SIGNED_SQRT else largest):
+        raise ValueError("the values of its leaves add up to more than a prediction can be")
+    if not (sd <= _MAX_SD and variance <= _MAX_VARIANCE):
+        raise ValueError("its variances, or what its calibration makes of them, could overflow")

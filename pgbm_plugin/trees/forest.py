@@ -1,0 +1,262 @@
+"""Forest: the trees of either booster as flat arrays, with one split rule."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ..routes.replay_program import Program
+
+# Bits of a node's ``flags``.
+CATEGORICAL = 1
+DEFAULT_LEFT = 2
+ZERO_IS_MISSING = 4
+
+# What counts as zero: LightGBM writes the literal 1e-35f into a double.
+ZERO_BOUND = float(np.float32(1e-35))
+
+NODE = np.dtype(
+    [
+        ("threshold", np.float64),
+        ("feature", np.int32),
+        ("left", np.int32),
+        ("right", np.int32),
+        ("category_set", np.int32),
+        ("flags", np.uint8),
+    ],
+    align=True,
+)
+"""One split. A child >= 0 is a node, a child < 0 is the leaf ``~child``; both are numbered through the whole forest.
+
+A missing value goes left if DEFAULT_LEFT is set. Missing is NaN, and with ZERO_IS_MISSING also zero. Otherwise
+
+* numeric: left if ``x <= threshold``;
+* CATEGORICAL: left if ``threshold < x`` and the integer part of x is in the category set.
+"""
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the model expects of a row, and how its booster reads one.
+
+    Attributes
+    ----------
+    count : number of columns.
+    names : their names, or None where training had none.
+    dtype : precision in which values are compared with thresholds; rows are rounded to it first.
+    integers : precision to which the booster rounds an integer matrix.
+    absent : value of an entry that a sparse matrix does not store.
+    missing : value that stands for "missing" beside NaN, or NaN.
+    categories : the values behind the codes 0, 1, ... of each categorical column of the training frame.
+    category_columns : their column numbers; None if they belong to a frame's categorical columns in order.
+    code_columns : categorical columns without stored values, for which a frame's own codes are used.
+    unseen_is_missing : whether a category that training did not see counts as missing; otherwise it is an error.
+    """
+
+    count: int
+    names: tuple[str, ...] | None
+    dtype: np.dtype[Any]
+    integers: np.dtype[Any]
+    absent: float
+    missing: float
+    categories: tuple[tuple[Any, ...], ...] = ()
+    category_columns: tuple[int, ...] | None = None
+    code_columns: tuple[int, ...] = ()
+    unseen_is_missing: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees as arrays; T trees, N splits, L leaves.
+
+    Attributes
+    ----------
+    root : (T,) int32, the root of each tree, coded like a child.
+    nodes : (N,) of `NODE`.
+    category_start : (sets + 1,) int64, where each category set begins in `category_bits`.
+    category_bits : uint32 words of the bit sets.
+    leaf_start : (T + 1,) int64, the first leaf of each tree.
+    leaf_value : (L,) what a leaf adds to the margin, in the precision in which the booster sums.
+    leaf_label : (L,) int32, the booster's own number for the leaf (its ``pred_leaf``).
+    base_margin : the margin before the first tree.
+    divisor : the summed margin is divided by it (random forests average).
+    link : code of the link in `kernels.scalar`.
+    features : what a row must look like.
+    booster : "LightGBM" or "XGBoost", for people.
+    """
+
+    root: NDArray[np.int32]
+    nodes: NDArray[Any]
+    category_start: NDArray[np.int64]
+    category_bits: NDArray[np.uint32]
+    leaf_start: NDArray[np.int64]
+    leaf_value: NDArray[Any]
+    leaf_label: NDArray[np.int32]
+    base_margin: float
+    divisor: int
+    link: int
+    features: Features
+    booster: str
+
+    def __post_init__(self) -> None:
+        _check_features(self.features)
+        _check_structure(self)
+        self._protect()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the compiled program and what lies on a GPU, for pickles and copies."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._protect()  # pickle forgets it
+
+    def _protect(self) -> None:
+        for array in (*self.routing, self.leaf_start, self.leaf_value, self.leaf_label):
+            array.flags.writeable = False
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.root)
+
+    @property
+    def n_leaves(self) -> int:
+        return len(self.leaf_value)
+
+    @property
+    def routing(self) -> tuple[NDArray[Any], ...]:
+        """The arrays that kernels route with: (root, nodes, category_start, category_bits)."""
+        return self.root, self.nodes, self.category_start, self.category_bits
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The forest compiled for replay, or None if it is better walked."""
+        from ..routes.replay_program import compile_forest
+
+        return compile_forest(self)
+
+    @cached_property
+    def on_device(self) -> dict[int, tuple[Any, ...]]:
+        """The arrays of `routing` on each GPU that they were sent to, by its number."""
+        return {}
+
+    def with_features(self, features: Features) -> Forest:
+        """The same trees for rows of another look, with what was compiled from them."""
+        if features is self.features:
+            return self
+        new = replace(self, features=features)
+        vars(new).update({name: value for name, value in vars(self).items() if name in ("program", "on_device")})
+        return new
+
+    def first_trees(self, trees: int) -> Forest:
+        """The first trees alone."""
+        leaves = int(self.leaf_start[trees])
+        return replace(
+            self,
+            root=self.root[:trees],
+            nodes=self.nodes[: leaves - trees],
+            leaf_start=self.leaf_start[: trees + 1],
+            leaf_value=self.leaf_value[:leaves],
+            leaf_label=self.leaf_label[:leaves],
+        )
+
+    def tree_of_leaf(self) -> NDArray[np.int64]:
+        """(L,) the tree that each leaf belongs to."""
+        return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_start))
+
+
+def tree_digests(forest: Forest) -> NDArray[np.int64]:
+    """(T,) a number for each tree by which to know it again."""
+    start = zlib.crc32(forest.category_bits.tobytes() + np.float64(forest.base_margin).tobytes())
+    leaves, splits = forest.leaf_start, forest.leaf_start - np.arange(forest.n_trees + 1)
+    columns = [(np.ascontiguousarray(forest.nodes[name]), splits) for name in NODE.names or ()]
+    columns += [(forest.leaf_value, leaves), (forest.leaf_label, leaves)]
+    out = np.full(forest.n_trees, start)
+    for t in range(forest.n_trees):
+        for column, first in columns:
+            out[t] = zlib.crc32(column[first[t] : first[t + 1]].data, out[t])
+    return out
+
+
+def _check_features(features: Features) -> None:
+    """Refuse columns that name what is not there."""
+    if not 0 < features.count < 1 << 31:
+        raise ValueError(f"the model has {features.count} features")
+    if features.names is not None and len(features.names) != features.count:
+        raise ValueError(f"there are {len(features.names)} names of {features.count} features")
+    where = features.category_columns
+    if where is not None and len(where) != len(features.categories):
+        raise ValueError("the lists of categories and their columns differ in length")
+    for columns in (where or (), features.code_columns):
+        if any(not 0 <= j < features.count for j in columns) or len(set(columns)) != len(columns):
+            raise ValueError("a list of categories belongs to a column that is not there, or that has one")
+
+
+def _check_structure(forest: Forest) -> None:
+    """Refuse trees on which a kernel could read out of bounds or walk forever; everything a kernel indexes."""
+    nodes, n, leaves = forest.nodes, len(forest.nodes), forest.n_leaves
+    children = np.concatenate([nodes["left"], nodes["right"], forest.root])
+    if len(forest.leaf_start) != forest.n_trees + 1 or len(forest.leaf_label) != leaves:
+        raise ValueError("the leaf arrays differ in length")
+    if forest.n_trees == 0:
+        raise ValueError("there are no trees")
+    for name, starts, end in (
+        ("leaves", forest.leaf_start, leaves),
+        ("category sets", forest.category_start, len(forest.category_bits)),
+    ):
+        # compared in pairs: a difference may overflow
+        if len(starts) == 0 or np.any(starts[1:] < starts[:-1]) or starts[0] != 0 or starts[-1] != end:
+            raise ValueError(f"the {name} are out of order")
+    if np.any(children >= n) or np.any(~children >= leaves):
+        raise ValueError("a split points outside the trees")
+    # every node and leaf has exactly one parent, and parents come first: so there are no cycles and no orphans
+    inner, leaf = children[children >= 0], ~children[children < 0]
+    if np.any(np.bincount(inner, minlength=n) != 1) or np.any(np.bincount(leaf, minlength=leaves) != 1):
+        raise ValueError("a split or leaf does not have exactly one parent")
+    order = np.arange(n)
+    for side in ("left", "right"):
+        if np.any((nodes[side] >= 0) & (nodes[side] <= order)):
+            raise ValueError("a split points back to an earlier one")
+    _check_trees(forest, children)
+    if n and (nodes["feature"].min() < 0 or nodes["feature"].max() >= forest.features.count):
+        raise ValueError(f"a split uses a feature outside 0..{forest.features.count - 1}")
+    _check_categorical(forest)
+    if not np.all(np.isfinite(forest.leaf_value)) or not np.isfinite(forest.base_margin):
+        raise ValueError("a leaf value or base score is not finite, as of labels that are all 0 under a log link")
+
+
+def _check_trees(forest: Forest, children: NDArray[np.int32]) -> None:
+    """Each tree owns a run of splits and a run of leaves, one more; replay writes a tree's leaves where they begin."""
+    size = np.diff(forest.leaf_start)
+    if np.any(size < 1) or np.sum(size - 1) != len(forest.nodes):
+        raise ValueError("a tree does not have one leaf more than splits")
+    tree_of_split = np.repeat(np.arange(forest.n_trees), size - 1)
+    parent = np.concatenate([tree_of_split, tree_of_split, np.arange(forest.n_trees)])
+    is_split = children >= 0
+    if np.any(tree_of_split[children[is_split]] != parent[is_split]) or np.any(
+        forest.tree_of_leaf()[~children[~is_split]] != parent[~is_split]
+    ):
+        raise ValueError("a split points into another tree")
+
+
+def _check_categorical(forest: Forest) -> None:
+    nodes = forest.nodes
+    if np.any(nodes["flags"] > (CATEGORICAL | DEFAULT_LEFT | ZERO_IS_MISSING)):
+        raise ValueError("a split has flags that are not known")
+    categorical = nodes[(nodes["flags"] & CATEGORICAL) != 0]
+    if np.any(categorical["flags"] & ZERO_IS_MISSING):
+        raise ValueError("a category set takes zero for missing")
+    sets = categorical["category_set"]
+    if np.any(sets < 0) or np.any(sets >= len(forest.category_start) - 1):
+        raise ValueError("a split uses a category set that is not there")
+    if np.any(forest.category_start[sets] == forest.category_start[sets + 1]):
+        raise ValueError("a category set has no words")  # a value between its bound and 0 would read past it
+    # what is above it must not be negative once it is cut to an integer
+    if not np.all((categorical["threshold"] >= -1.0) & (categorical["threshold"] < 0.0)):
+        raise ValueError("a category set has a lower bound outside -1..0")
