@@ -20,7 +20,7 @@ import numpy as np
 
 from pgbm_plugin import ProbabilisticModel, predictor, wrap
 from pgbm_plugin.calibration import validation
-from pgbm_plugin.calibration.search import DEFAULT_RHO, _Search
+from pgbm_plugin.calibration.search import DEFAULT_RHO, _Refinement
 from pgbm_plugin.calibration.validation import Validation
 from pgbm_plugin.parallel import progress_bar
 from pgbm_plugin.scores import crps, crps_ensemble
@@ -78,7 +78,7 @@ def stages() -> Iterator[Counter[str]]:
             stack.enter_context(patch.object(module, name, timed(getattr(module, name), lambda *_: "walk")))
         stack.enter_context(patch.object(Validation, "fit_map", timed(Validation.fit_map, lambda *_: "maps")))
         stack.enter_context(patch.object(Validation, "score", timed(Validation.score, lambda _, name, *__: name)))
-        stack.enter_context(patch.object(_Search, "refine", entering(_Search.refine)))
+        stack.enter_context(patch.object(_Refinement, "refine", entering(_Refinement.refine)))
         yield seconds
 
 

@@ -1,8 +1,8 @@
-"""The pictures of the documentation, each drawn from a model that is trained here.
+"""Draw the pictures of the documentation, each from a model that is trained here.
 
 python docs/pictures.py [FOLDER]
 
-Two years of hourly bike rentals, made up: rush hours, weekends and rain move the mean, and the noise with it.
+Most pictures are about simulated hourly bike rentals, whose mean and noise depend on rush hours, weekends and rain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pgbm_plugin.scores import coverage
 
 Array = NDArray[np.float64]
 
-# Legible on white and on black: pages have either background, and pictures have none.
+# These colours are legible on white and on black: pictures are transparent, and pages have either background.
 INK, BLUE, ORANGE, GREEN = "#7d8590", "#3f83f8", "#ef7d32", "#2da44e"
 STYLE = {
     "figure.constrained_layout.use": True,
@@ -33,7 +33,7 @@ STYLE = {
     "axes.spines.right": False,
     "legend.frameon": False,
     "savefig.transparent": True,
-    "svg.hashsalt": "pgbm_plugin",  # the same picture has the same bytes
+    "svg.hashsalt": "pgbm_plugin",  # makes the bytes of a picture the same every time
     **{f"{part}.color": INK for part in ("text", "xtick", "ytick")},
     **{f"axes.{part}color": INK for part in ("edge", "label", "title")},
 }
@@ -43,13 +43,21 @@ WEEK = 7 * 24  # hours
 
 @dataclass(frozen=True)
 class Rentals:
-    """Hours of bike rentals: `X` is (n, 4), the columns of `FEATURES`; `y` is (n,)."""
+    """Bike rentals in n hours.
+
+    Attributes
+    ----------
+    X : array of shape (n, 4)
+        The columns of `FEATURES`.
+    y : array of shape (n,)
+        Rentals in each hour.
+    """
 
     X: Array
     y: Array
 
     @classmethod
-    def made(cls, weeks: int, seed: int) -> Rentals:
+    def simulate(cls, weeks: int, seed: int) -> Rentals:
         rng = np.random.default_rng(seed)
         n = WEEK * weeks
         hour, weekday = np.arange(n) % 24, np.arange(n) // 24 % 7
@@ -69,8 +77,8 @@ class Rentals:
         at = slice(WEEK * number, WEEK * (number + 1))
         return Rentals(self.X[at], self.y[at])
 
-    def some(self, n: int) -> Rentals:
-        """Hours of any season, at random."""
+    def sample(self, n: int) -> Rentals:
+        """Draw n random hours."""
         at = np.random.default_rng(0).choice(len(self.y), n, replace=False)
         return Rentals(self.X[at], self.y[at])
 
@@ -79,13 +87,13 @@ def _bell(x: Array, at: float, width: float) -> Array:
     return np.exp(-0.5 * ((x - at) / width) ** 2)
 
 
-def trained(rows: Rentals, trees: int = 60) -> lgb.Booster:
+def train_booster(rows: Rentals, trees: int = 60) -> lgb.Booster:
     params = {"num_leaves": 63, "num_threads": 1, "verbose": -1}
     return lgb.train(params, lgb.Dataset(rows.X, rows.y, feature_name=FEATURES), trees)
 
 
 def fan(model: ProbabilisticModel, week: Rentals) -> Figure:
-    """A week that the model has not seen."""
+    """Draw the quantiles of a week that the model has not seen."""
     figure, axes = plt.subplots(figsize=(8.4, 2.9))
     hours = np.arange(WEEK) / 24
     low, lower, median, upper, high = model.predict_quantiles(week.X, [0.05, 0.25, 0.5, 0.75, 0.95]).T
@@ -103,7 +111,7 @@ def fan(model: ProbabilisticModel, week: Rentals) -> Figure:
 
 
 def leaves() -> Figure:
-    """One feature: what the leaves of one tree know, and what a hundred trees make of it."""
+    """Draw mean and standard deviation over one feature: of one tree, and of a hundred trees."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 10, 300))
     y = 3 * np.sin(0.7 * x) + (0.2 + 0.13 * x) * rng.normal(size=len(x))
@@ -123,7 +131,7 @@ def leaves() -> Figure:
 
 
 def recursion(booster: lgb.Booster, model: ProbabilisticModel, rows: Rentals) -> Figure:
-    """Equation 12, tree by tree."""
+    """Draw the standard deviation after each tree (paper eq. 12)."""
     figure, panels = plt.subplots(1, 2, figsize=(8.4, 2.7), sharey=True)
     std = model.predict_dist(rows.X, "normal").std()
     quiet, noisy = (int(np.argsort(std)[int(share * len(std))]) for share in (0.3, 0.95))
@@ -141,7 +149,7 @@ def recursion(booster: lgb.Booster, model: ProbabilisticModel, rows: Rentals) ->
 
 
 def _std_by_tree(booster: lgb.Booster, model: ProbabilisticModel, row: Array, rho: float) -> Array:
-    """(T + 1,) the standard deviation before the first tree and after each."""
+    """Return the (T + 1,) standard deviations before the first tree and after each tree."""
     start, label = model.forest.leaf_start, model.forest.leaf_label
     reached = booster.predict(row[None], pred_leaf=True)[0]
     std = [0.0]
@@ -152,22 +160,22 @@ def _std_by_tree(booster: lgb.Booster, model: ProbabilisticModel, row: Array, rh
 
 
 def correlation(model: ProbabilisticModel, held_out: Rentals) -> Figure:
-    """The CRPS over rho, with the paper's variance as it is and with the power map."""
+    """Draw the continuous ranked probability score (CRPS) over rho, without and with the power map."""
     figure, axes = plt.subplots(figsize=(5.2, 2.9))
     rho = np.linspace(-0.06, 0.1, 33)
-    for calibrate, colour, name in ((False, ORANGE, "variance as it is"), (True, BLUE, "with the power map")):
+    for calibrate, colour, name in ((False, ORANGE, "without the power map"), (True, BLUE, "with the power map")):
         result = model.tune(held_out.X, held_out.y, distributions="normal", rho=rho, calibrate=calibrate)
         axes.plot(rho, result.scores[0], color=colour, label=name)
     axes.axhline(result.constant.score, color=INK, ls=":", label="one spread for all rows")
     axes.axvline(model.default_rho, color=INK, lw=0.7)
     axes.annotate("default", (model.default_rho, axes.get_ylim()[0]), (3, 30), textcoords="offset points")
-    axes.set(xlabel="rho", ylabel="CRPS on held-out rows")
+    axes.set(xlabel="rho", ylabel="mean CRPS on held-out rows")
     axes.legend()
     return figure
 
 
 def calibration() -> Figure:
-    """A model that has over-fitted its few rows: coverage asked for and found, before and after."""
+    """Draw coverage and probability integral transforms (PIT) of an over-fitted model, before and after tuning."""
     X, y = _sines(12_000)
     booster = lgb.train({"num_leaves": 15, "num_threads": 1, "verbose": -1}, lgb.Dataset(X[:800], y[:800]), 200)
     model = wrap(booster, X[:800], y[:800])
@@ -186,27 +194,28 @@ def calibration() -> Figure:
     draw("tuned", GREEN)
     model.conformalize(X[1_400:3_000], y[1_400:3_000])
     draw("conformal", BLUE)
-    panels[0].set(xlabel="coverage asked for", ylabel="coverage on new rows", title="intervals")
-    panels[1].set(xlabel="P(Y <= y)", ylabel="density", title="PIT: flat if the distributions are right")
+    panels[0].set(xlabel="coverage that intervals promise", ylabel="share of new outcomes inside", title="intervals")
+    panels[1].set(xlabel="probability integral transform (PIT)", ylabel="density of rows")
+    panels[1].set(title="PIT: flat if the distributions are right")
     panels[1].axhline(1, color=INK, lw=0.8, ls=":")
     panels[0].legend()
     return figure
 
 
 def _sines(n: int) -> tuple[Array, Array]:
-    """Five features, of which one sets the size of the noise."""
+    """Simulate n rows of five features, one of which sets the size of the noise."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (n, 5))
     return X, 5 * np.sin(2 * X[:, 0]) + 2 * X[:, 2] * X[:, 3] + np.exp(0.7 * X[:, 1]) * rng.normal(size=n)
 
 
 def contributions(booster: lgb.Booster, model: ProbabilisticModel, rows: Rentals) -> Figure:
-    """Which features move the mean, and which the variance."""
+    """Draw how much each feature moves the mean, and how much the variance."""
     figure, panels = plt.subplots(1, 2, figsize=(8.4, 2.1), sharey=True)
-    of_mean, of_variance = booster.predict(rows.X, pred_contrib=True), model.explain_variance(rows.X)
+    mean_parts, variance_parts = booster.predict(rows.X, pred_contrib=True), model.explain_variance(rows.X)
     for axes, parts, colour, title in (
-        (panels[0], of_mean, ORANGE, "pred_contrib: the mean"),
-        (panels[1], of_variance, BLUE, "explain_variance: the variance"),
+        (panels[0], mean_parts, ORANGE, "pred_contrib: the mean"),
+        (panels[1], variance_parts, BLUE, "explain_variance: the variance"),
     ):
         size = np.abs(parts[:, :-1]).mean(axis=0)
         axes.barh(FEATURES, size / size.sum(), color=colour, height=0.6)
@@ -216,18 +225,18 @@ def contributions(booster: lgb.Booster, model: ProbabilisticModel, rows: Rentals
 
 
 def save(figure: Figure, path: Path) -> None:
-    """As SVG, with coordinates to a hundredth of a point: half of its size."""
+    """Write the figure as SVG, with coordinates rounded to 0.01 points, which halves its size."""
     text = StringIO()
     figure.savefig(text, format="svg", dpi=200, metadata={"Date": None})
     path.write_text(
-        re.sub(r"(?<=[ \"])-?\d+\.\d{3,}(?=[ \"\n])", lambda found: f"{float(found[0]):.2f}", text.getvalue())
+        re.sub(r"(?<=[ \"])-?\d+\.\d{3,}(?=[ \"\n])", lambda match: f"{float(match[0]):.2f}", text.getvalue())
     )
 
 
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "assets"
-    train, held_out, test = (Rentals.made(weeks, seed) for seed, weeks in enumerate((104, 52, 52)))
-    booster = trained(train)
+    train, held_out, test = (Rentals.simulate(weeks, seed) for seed, weeks in enumerate((104, 52, 52)))
+    booster = train_booster(train)
     model = wrap(booster, train.X, train.y)
     pictures = {
         "leaves": leaves(),
@@ -236,12 +245,12 @@ def main() -> None:
         "calibration": calibration(),
     }
     model.tune(held_out.X, held_out.y)
-    pictures["contributions"] = contributions(booster, model, test.some(500))
+    pictures["contributions"] = contributions(booster, model, test.sample(500))
     pictures["fan"] = fan(model, test.week(20))
     for name, figure in pictures.items():
         save(figure, folder / f"{name}.svg")
     covered = coverage(test.y, model.predict_interval(test.X, coverage=0.9))
-    print(f"the fan's 90 % intervals hold {covered:.1%} of a year's hours ({model})")
+    print(f"90 % intervals, as in the picture `fan`, hold {covered:.1%} of the hours of a new year")
 
 
 if __name__ == "__main__":

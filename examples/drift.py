@@ -1,9 +1,9 @@
-"""Noise that drifts: a model that is updated with decay keeps its coverage, a frozen one loses it.
+"""Growing noise: a model that is updated every month keeps its coverage, a frozen model loses it.
 
 python examples/drift.py [--quick]
 
-The mean stays what it was, and with it the trees; only the noise grows, month by month. `update` takes each month's
-labelled rows into the leaves' moments, where older rows count half as much as a month before.
+Only the noise grows, month by month. The mean stays the same, so the trees need no training. `update` adds the labelled
+rows of each month to the moments of the leaves; with decay 0.5, rows count half as much with each month that passes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MONTHS, DECAY = 12, 0.5
 
 
 def make_rows(n: int, noise: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A smooth mean, and noise that is larger on the right."""
+    """Simulate n rows with a smooth mean and noise that grows with the third feature."""
     X = rng.uniform(-2, 2, size=(n, 5))
     mean = np.sin(2 * X[:, 0]) + X[:, 1]
     return X, mean + noise * np.exp(0.3 * X[:, 2]) * rng.normal(size=n)
@@ -38,13 +38,13 @@ def main() -> None:
     frozen.tune(*make_rows(n, 0.5, rng))
     updated = copy.copy(frozen)
 
-    print(f"{'month':>5} {'noise':>6} {'90 % interval covers, frozen':>30} {'updated':>8} {'rows that count':>16}")
+    print(f"{'month':>5} {'noise':>6} {'90 % interval covers, frozen':>30} {'updated':>8} {'effective rows':>16}")
     for month in range(1, MONTHS + 1):
         noise = 0.5 * 1.1**month
         X_new, y_new = make_rows(n, noise, rng)
         covered = [coverage(y_new, model.predict_interval(X_new, coverage=0.9)) for model in (frozen, updated)]
         print(f"{month:5} {noise:6.2f} {covered[0]:30.1%} {covered[1]:8.1%} {updated.moments.rows:16.0f}")
-        updated.update(X_new, y_new, decay=DECAY)  # once its labels are known
+        updated.update(X_new, y_new, decay=DECAY)  # labels arrive at the end of the month
 
 
 if __name__ == "__main__":

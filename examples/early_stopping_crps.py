@@ -1,4 +1,6 @@
-"""Early stopping on the CRPS: how many trees are best for the distributions, and how many for the mean?
+"""Early stopping on the continuous ranked probability score (CRPS), compared with the root mean squared error (RMSE).
+
+The RMSE finds the number of trees that is best for the mean, the CRPS the one that is best for the distributions.
 
 python examples/early_stopping_crps.py [--quick]
 """
@@ -13,35 +15,35 @@ import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 
-from pgbm_plugin import wrap
+from pgbm_plugin import crps_callback, wrap
 from pgbm_plugin.scores import coverage, crps
-from pgbm_plugin import crps_callback
 
 Rows = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 ROUNDS, PATIENCE = 500, 20
-THREADS = 1  # more gain nothing on so few rows, and wait for each other on a busy machine
+THREADS = 1  # more threads gain nothing on so few rows
 
 
 def make_data(n: int, rng: np.random.Generator) -> Rows:
-    """A smooth mean, and noise whose size depends on the row."""
+    """Simulate n rows with a smooth mean and noise whose size depends on the row."""
     X = rng.uniform(-1.0, 1.0, (n, 6))
     mean = 4.0 * np.sin(3.0 * X[:, 0]) + 3.0 * X[:, 1] * X[:, 2]
     return X, mean + np.exp(X[:, 3]) * rng.normal(size=n)
 
 
 def train_lightgbm(train: Rows, valid: Rows, metric: str) -> tuple[Any, int]:
-    """A booster with the trees up to its best iteration, and their number."""
+    """Train until `metric` ("rmse" or "crps") stops improving; return the booster and its best number of trees."""
     params = {"num_leaves": 16, "learning_rate": 0.1, "metric": "rmse", "num_threads": THREADS, "verbose": -1}
     data = lgb.Dataset(*train)
     callbacks: list[Any] = [lgb.early_stopping(PATIENCE, first_metric_only=True, verbose=False)]
-    if metric == "crps":  # it is put before LightGBM's own metrics, so that it is the first
+    if metric == "crps":  # crps_callback puts it first, and early_stopping looks at the first metric
         callbacks.append(crps_callback(*valid, X=train[0], y=train[1]))
     booster = lgb.train(params, data, ROUNDS, [lgb.Dataset(*valid, reference=data)], callbacks=callbacks)
     return booster, booster.best_iteration
 
 
 def train_xgboost(train: Rows, valid: Rows, metric: str) -> tuple[Any, int]:
+    """Train until `metric` ("rmse" or "crps") stops improving; return the booster and its best number of trees."""
     params = {"max_depth": 4, "eta": 0.1, "nthread": THREADS}
     stop = xgb.callback.EarlyStopping(rounds=PATIENCE, data_name="valid", metric_name=metric, save_best=True)
     callbacks = [crps_callback(*valid, X=train[0], y=train[1]), stop] if metric == "crps" else [stop]

@@ -1,6 +1,8 @@
-"""Quick start: how sure are a LightGBM and an XGBoost model of their predictions?
+"""Quick start: predict distributions with a LightGBM and an XGBoost model, and tune them.
 
 python examples/quickstart.py
+
+The score is the continuous ranked probability score (CRPS), in the unit of the outcome; lower is better.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from pgbm_plugin import wrap
 from pgbm_plugin.scores import coverage, crps
 
 
-def report(name: str, booster: Any, train: Any, held_out: Any, test: Any) -> None:
+def show(name: str, booster: Any, train: Any, held_out: Any, test: Any) -> None:
+    """Wrap and tune a trained booster, and print its intervals and scores on test rows."""
     X_test, y_test = test
     model = wrap(booster, *train)
     untuned = model.predict_interval(X_test, coverage=0.9), model.predict_dist(X_test)
@@ -40,10 +43,10 @@ def main() -> None:
     data = (X, y), (X_val, y_val), (X_test, y_test)
 
     lgb_model = lgb.train({"num_leaves": 8, "learning_rate": 0.05, "verbose": -1}, lgb.Dataset(X, y), 60)
-    report("LightGBM", lgb_model, *data)
+    show("LightGBM", lgb_model, *data)
 
     xgb_model = xgb.XGBRegressor(n_estimators=60, max_depth=3, learning_rate=0.05).fit(X, y)
-    report("XGBoost", xgb_model, *data)
+    show("XGBoost", xgb_model, *data)
 
 
 if __name__ == "__main__":

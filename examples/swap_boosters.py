@@ -1,4 +1,4 @@
-"""Swap the booster: one scikit-learn regressor with intervals, around LightGBM and around XGBoost.
+"""Swap the booster: the same scikit-learn regressor with intervals, around LightGBM and around XGBoost.
 
 python examples/swap_boosters.py [--quick]
 """
@@ -18,7 +18,7 @@ from pgbm_plugin.sklearn import PGBMRegressor
 
 
 def make_data(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Outcomes whose noise depends on the second feature."""
+    """Simulate n rows whose noise depends on the second feature."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(n, 5))
     noise = np.exp(0.7 * X[:, 1])
@@ -27,12 +27,15 @@ def make_data(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="fewer rows and trees")
     n, trees = (1500, 30) if parser.parse_args().quick else (8000, 150)
     X, X_test, y, y_test = train_test_split(*make_data(n), random_state=0)
 
-    print(f"{len(y)} rows: 60 % to train on, 20 % to tune, 20 % to conformalize; {len(y_test)} test rows\n")
-    print(f"{'booster':>14} {'RMSE':>7} {'CRPS':>7}   90 % interval: {'coverage':>8} {'mean width':>11}   family tuned")
+    print(f"{len(y)} rows: 60 % to train on, 20 % to tune, 20 % to conformalize; {len(y_test)} test rows")
+    print("RMSE: root mean squared error; CRPS: continuous ranked probability score\n")
+    print(
+        f"{'booster':>14} {'RMSE':>7} {'CRPS':>7}   90 % interval: {'coverage':>8} {'mean width':>11}   family chosen"
+    )
     for booster in (
         LGBMRegressor(n_estimators=trees, learning_rate=0.05, verbose=-1),
         XGBRegressor(n_estimators=trees, learning_rate=0.05, max_depth=5),

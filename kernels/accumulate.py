@@ -1,4 +1,4 @@
-"""Accumulation: gradients of a block of rows, and their sums per leaf. Both ways through the trees end here."""
+"""Gradients of a block of rows, and their sums per leaf; the CPU's routes through the trees end here."""
 
 from __future__ import annotations
 
@@ -13,29 +13,27 @@ from .scalar import rounded_gradient
 COUNT, SHIFT_G, G, GG, SHIFT_H, H, HH, GH = range(8)
 UNIT_COLUMNS, COLUMNS = 4, 8
 
-# Accumulators a leaf, taken in turn. Rows that follow each other often share a leaf; with one accumulator each would
-# wait for the sums of the one before.
+# Accumulators per leaf: row i uses number i % LANES. Rows that follow each other often share a leaf, and with one
+# accumulator each addition would wait for the one before it. `add_rows` relies on a power of two.
 LANES = 2
 
 
 def accumulators(leaves: int, unit_hessian: bool) -> Any:
-    """(leaves, LANES, columns) zeros."""
+    """Return empty accumulators, (leaves, LANES, columns)."""
     return np.zeros((leaves, LANES, UNIT_COLUMNS if unit_hessian else COLUMNS))
 
 
-def room(rows: int, sums: Any) -> tuple[Any, Any]:
-    """Where to put g and h of so many rows on their way to the accumulators."""
+def gradient_buffers(rows: int, sums: Any) -> tuple[Any, Any]:
+    """Return buffers for g and h of so many rows; None for h where every hessian is 1."""
     return np.empty(rows), None if sums.shape[2] == UNIT_COLUMNS else np.empty(rows)
 
 
 @scalar
-def gradients(
-    y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, rounds_first: Any, g: Any, h: Any
-) -> None:
-    """g and h of a block of rows, in the float32 in which both boosters hold them; `weight` may be empty.
+def gradients(y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, rounding: Any, g: Any, h: Any) -> None:
+    """Compute g and h of a block of rows, rounded as their booster does; ``weight`` may be empty.
 
-    `objective` is None for unweighted squared error, by far the most common, and `h` where every hessian is 1: then
-    numba compiles nothing for the others.
+    ``objective`` is None for unweighted squared error in float32, by far the most common, and ``h`` is None where every
+    hessian is 1. Numba then compiles no code for the other cases.
     """
     if objective is None:
         for r in range(margin.shape[0]):
@@ -43,7 +41,7 @@ def gradients(
         return
     for r in range(margin.shape[0]):
         w = weight[r] if weight.shape[0] else 1.0
-        gi, hi = rounded_gradient(objective, parameter, rounds_first, np.float64(margin[r]), y[r], w)
+        gi, hi = rounded_gradient(objective, parameter, rounding, np.float64(margin[r]), y[r], w)
         g[r] = gi
         if h is not None:
             h[r] = hi
@@ -51,7 +49,7 @@ def gradients(
 
 @scalar
 def add_row(s: Any, g: Any, h: Any) -> None:
-    """Add a row to an accumulator, of which only the count need be set before the first."""
+    """Add a row to an accumulator; before the first row, only its count must be set (to 0)."""
     if s[COUNT] == 0.0:
         s[COUNT], s[SHIFT_G], s[SHIFT_H] = 1.0, g, h
         s[G], s[H], s[GG], s[HH], s[GH] = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -67,15 +65,14 @@ def add_row(s: Any, g: Any, h: Any) -> None:
 
 @kernel
 def add_rows(leaf: Any, g: Any, h: Any, step: Any, margin: Any, sums: Any) -> None:
-    """Add rows to the accumulators of their leaves, and the leaves' steps to the rows' margins; `h` as in `gradients`.
+    """Add rows to the accumulators of their leaves, and the leaves' steps to the rows' margins.
 
-    Sums are of differences from the accumulator's first row. That row is one of the sample, so n times its squared
-    distance from the mean is at most n times the sum of squares wanted: the cancellation costs a factor n at the very
-    worst and nothing as a rule, whatever the offset of the data.
+    Sums are taken of differences from the accumulator's first row, so that an offset of all labels costs no digits:
+    that row is one of the sample, and its distance from the mean is of the size of the deviations that are summed.
     """
     if h is None:
         for i in range(leaf.shape[0]):
-            s = sums[leaf[i], i & 1]
+            s = sums[leaf[i], i & (LANES - 1)]
             if s[COUNT] == 0.0:
                 s[SHIFT_G] = g[i]
             dg = g[i] - s[SHIFT_G]
@@ -85,5 +82,5 @@ def add_rows(leaf: Any, g: Any, h: Any, step: Any, margin: Any, sums: Any) -> No
             margin[i] += step[leaf[i]]
         return
     for i in range(leaf.shape[0]):
-        add_row(sums[leaf[i], i & 1], g[i], h[i])
+        add_row(sums[leaf[i], i & (LANES - 1)], g[i], h[i])
         margin[i] += step[leaf[i]]

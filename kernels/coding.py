@@ -1,4 +1,4 @@
-"""Coding: a forest's splits arranged for replay, and blocks of rows turned into codes (see `pgbm_plugin.program`)."""
+"""Kernels that arrange a forest's splits for replay, and turn blocks of rows into codes (see `ReplayProgram`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import numpy as np
 from ..trees.forest import DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
 from .jit import kernel, scalar
 
+# Splits that one pass over a block applies. `replay._replay` is written out for this number.
+GROUP = 4
+
 
 def workspace(rows: int, features: int, columns: int, code: Any) -> tuple[Any, ...]:
-    """What `code_block` writes to, for a block of at most so many rows: codes, lines of columns, values, counts."""
+    """Return what `code_block` writes to for at most so many rows: codes, lines of columns, values, counts."""
     return (
         np.empty((features + columns, rows), code),
         np.empty(columns, np.int64),
@@ -23,7 +26,7 @@ def workspace(rows: int, features: int, columns: int, code: Any) -> tuple[Any, .
 
 @kernel
 def fill_tables(nodes: Any, category_start: Any, category_bits: Any, limit: Any, tables: Any) -> None:
-    """Per categorical node and code (none, NaN, category 0, 1...), whether a row goes right."""
+    """Write for each categorical node and code (none, NaN, category 0, 1...) whether a row goes right."""
     at = 0
     for i in range(nodes.shape[0]):
         begin = category_start[nodes[i].category_set]
@@ -55,7 +58,7 @@ def arrange(
     queue: Any,
     region_of: Any,
 ) -> Any:
-    """Put the splits of every tree in order, parents first, in groups; returns the number of groups.
+    """Put the splits of every tree in order, parents first, in groups; return the number of groups.
 
     ``queue`` and ``region_of`` are scratch space, a number per split: to allocate them here would cost compile time.
     """
@@ -66,22 +69,22 @@ def arrange(
             slot[leaf_start[t]] = ~root[t]
             continue
         queue[0], region_of[root[t]] = root[t], 0
-        done, waiting, regions, filled = 0, 1, 1, 4
+        done, waiting, regions, filled = 0, 1, 1, GROUP
         while done < waiting:
             node = queue[done]
             done += 1
             region, new = region_of[node], regions
             regions += 1
-            if filled == 4 or table_of[node] >= 0:
+            if filled == GROUP or table_of[node] >= 0:
                 if done > 1:
                     group += 1
                 filled = 0
-            at = group * 4 + filled
+            at = group * GROUP + filled
             out_column[at], out_code[at], out_region[at], out_new[at] = column[node], code[node], region, new
             filled += 1
             if table_of[node] >= 0:
                 table_start[group] = table_of[node]
-                filled = 4
+                filled = GROUP
             for is_right in range(2):
                 child, its_region = (right[node], new) if is_right else (left[node], region)
                 if child >= 0:
@@ -96,10 +99,10 @@ def arrange(
 
 @scalar
 def _count_below(x: Any, cuts: Any, count: Any, codes: Any) -> None:
-    """``codes[r]`` counts the `cuts` below ``x[r]``; they are as many as a power of two, from 16.
+    """Count in ``codes[r]`` the cuts below ``x[r]``; the number of cuts is a power of two, at least 16.
 
-    First every sixteenth cut is compared with all rows, which vectorises; then a binary search between them, level by
-    level. In arithmetic, not branches: LLVM would make jumps of them, five times slower.
+    First every sixteenth cut is compared with all rows, which vectorises; then a binary search goes on between them,
+    level by level. It is written as arithmetic: LLVM would turn branches into jumps, five times slower.
     """
     u = np.uint64
     step = cuts.shape[0] >> 4
@@ -123,7 +126,7 @@ def _count_below(x: Any, cuts: Any, count: Any, codes: Any) -> None:
 
 @scalar
 def _category_codes(x: Any, lower: Any, limit: Any, codes: Any) -> None:
-    """From the lowest code on: no category, NaN, category 0, category 1..."""
+    """Write codes of categories; from the lowest code on they mean: no category, NaN, category 0, category 1..."""
     lowest = np.iinfo(codes.dtype).min
     for r in range(x.shape[0]):
         if math.isnan(x[r]):
@@ -149,9 +152,9 @@ def code_block(
     x: Any,
     count: Any,
 ) -> None:
-    """Rows as codes: one line of `codes` per feature, and one more per column with missing values.
+    """Write rows as codes: one line of ``codes`` per feature, and one more per column with missing values.
 
-    ``where[c]`` is the line of column c. Columns of a feature follow each other; ``position`` says where in X it is.
+    ``where[c]`` becomes the line of column c. Columns of a feature follow each other; ``position`` is its place in X.
     """
     m = X.shape[0]
     c, x = 0, x[:m]

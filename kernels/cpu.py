@@ -1,7 +1,7 @@
-"""CPU kernels: each walks a range of rows through all trees, a block of rows at a time.
+"""Kernels that walk a range of rows through all trees, a block of rows at a time.
 
 Blocks keep one tree's nodes in cache for many rows. The arguments that describe the trees are the arrays of
-`pgbm_plugin.forest.Forest`, in the order (root, nodes, category_start, category_bits).
+`pgbm_plugin.trees.forest.Forest`, in the order (root, nodes, category_start, category_bits).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BLOCK = 512
 
 @kernel
 def route(X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, out: Any) -> None:
-    """Leaf of every row in one tree: ``out[i] = leaf``."""
+    """Write the leaf of every row in one tree: ``out[i] = leaf``."""
     for i in range(X.shape[0]):
         out[i] = leaf_of(X, i, root, nodes, category_start, category_bits)
 
@@ -26,7 +26,7 @@ def route(X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any
 def add_margin(
     X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, leaf_value: Any, margin: Any
 ) -> None:
-    """``margin[i] += sum of leaf values``, tree after tree, in the precision of ``margin``."""
+    """Add the leaf values of every row to ``margin[i]``, tree after tree, in the precision of ``margin``."""
     n = X.shape[0]
     for lo in range(0, n, BLOCK):
         for t in range(root.shape[0]):
@@ -49,9 +49,9 @@ def add_margin_variance(
     variance: Any,
     log_scale: Any,
 ) -> None:
-    """`add_margin`, and the variance recursion (paper eq. 12) in the same walk.
+    """Add leaf values to margins, and follow the variance recursion (paper eq. 12) in the same walk.
 
-    ``log_scale[i]`` is the sum of ``leaf_step``; both may be None, and numba compiles nothing for them.
+    ``log_scale[i]`` sums up ``leaf_step``; both may be None, and numba then compiles no code for them.
     """
     n = X.shape[0]
     for lo in range(0, n, BLOCK):
@@ -77,19 +77,20 @@ def gather_moments(
     new_iteration: Any,
     objective: Any,
     parameter: Any,
-    rounds_first: Any,
+    rounding: Any,
+    restarts: Any,
     leaf: Any,
     g: Any,
     h: Any,
     margin: Any,
     sums: Any,
 ) -> None:
-    """Replay training: per tree, g and h at the current margins, their sums per leaf, then the tree's step.
+    """Train once more: per tree, take g and h at the current margins, sum them per leaf, then add the tree's step.
 
-    ``new_iteration[t]`` says that tree t sees fresh gradients; trees grown side by side share those of the first.
-    ``weight`` may be empty; ``rounds_first`` says whether g and h are rounded before they are weighted. ``margin``
-    starts at the initial score, in the booster's precision, and is advanced. ``leaf``, ``g``
-    and ``h`` are room for a block; see `accumulate` for those that are None.
+    ``new_iteration[t]`` says that tree t sees fresh gradients; trees of one iteration share those of its first tree.
+    ``weight`` may be empty. ``margin`` begins at the initial score, in the booster's precision, and is advanced.
+    ``restarts`` sets it to 0 after the first gradients: the first tree then holds the base score in its values.
+    ``leaf``, ``g`` and ``h`` are buffers for a block; `accumulate.gradients` says which may be None.
     """
     n = X.shape[0]
     for lo in range(0, n, BLOCK):
@@ -97,7 +98,9 @@ def gather_moments(
         y_, weight_, margin_ = y[lo:hi], weight[lo:hi], margin[lo:hi]
         for t in range(root.shape[0]):
             if new_iteration[t]:
-                gradients(y_, weight_, margin_, objective, parameter, rounds_first, g, h)
+                gradients(y_, weight_, margin_, objective, parameter, rounding, g, h)
+            if restarts and t == 0:
+                margin_[:] = 0.0
             for i in range(lo, hi):
                 leaf[i - lo] = leaf_of(X, i, root[t], nodes, category_start, category_bits)
             add_rows(leaf[: hi - lo], g, h, step, margin_, sums)
@@ -105,14 +108,14 @@ def gather_moments(
 
 @kernel
 def to_response(link: Any, margin: Any) -> None:
-    """Margins become predictions, in place."""
+    """Turn margins into predictions, in place."""
     for i in range(margin.shape[0]):
         margin[i] = response(link, margin[i])
 
 
 @kernel
 def to_margin(link: Any, value: Any) -> None:
-    """Responses become margins, in place."""
+    """Turn responses into margins, in place."""
     for i in range(value.shape[0]):
         value[i] = margin_of(link, value[i])
 
@@ -121,7 +124,7 @@ def to_margin(link: Any, value: Any) -> None:
 def add_variances(
     X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, leaf_sd: Any, rho: Any, variance: Any
 ) -> None:
-    """The variance recursion for several correlations in one walk: ``variance[k, i]`` under ``rho[k]``."""
+    """Follow the variance recursion for several correlations in one walk: ``variance[k, i]`` under ``rho[k]``."""
     n = X.shape[0]
     for lo in range(0, n, BLOCK):
         for t in range(root.shape[0]):

@@ -1,8 +1,8 @@
-"""CUDA kernels: a thread a row through the trees, and sums per leaf without atomics.
+"""CUDA kernels: one thread walks a row through the trees, and sums per leaf need no atomics.
 
-The scalar maths is that of the CPU's kernels, compiled once more. Arguments are as in `cpu`. Every row is walked by one
-thread in tree order, so that margins have the bits of the CPU; sums of a leaf are taken in an order that depends on
-the rows alone, so that they do not change from run to run or from one device to another.
+The scalar functions are those of the CPU's kernels, compiled once more. Arguments are as in `cpu`. A thread walks its
+row in tree order, so that margins have the bits of the CPU. Sums of a leaf are taken in an order that depends on the
+rows alone, so that they do not change from run to run or from one device to another.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CORRELATIONS = 4
 
 
 def _on_device(function: Any, **called: Callable[..., Any]) -> Callable[..., Any]:
-    """A scalar function of the CPU's kernels for the device; `called` are those that it calls, likewise."""
+    """Compile a scalar function of the CPU's kernels for the device; `called` are device functions that it calls."""
     source = function.py_func
     bound = FunctionType(source.__code__, {**source.__globals__, **called}, source.__name__)
     compiled: Callable[..., Any] = cuda.jit(device=True, inline="always")(bound)
@@ -51,7 +51,7 @@ _rounded_gradient = _on_device(scalar.rounded_gradient, gradient_hessian=_gradie
 
 @cuda.jit
 def read(X: Any, missing: Any, out: Any) -> None:
-    """A matrix in the precision that the booster compares in, with its own missing value as NaN."""
+    """Copy a matrix into the precision that the booster compares in, with its own missing value as NaN."""
     row, stride = cuda.grid(1), cuda.gridsize(1)
     while row < X.shape[0]:
         j = 0
@@ -64,8 +64,17 @@ def read(X: Any, missing: Any, out: Any) -> None:
 
 
 @cuda.jit
+def leaves(X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, out: Any) -> None:
+    """Do what `cpu.route` does."""
+    i, stride = cuda.grid(1), cuda.gridsize(1)
+    while i < X.shape[0]:
+        out[i] = _leaf_of(X, i, root, nodes, category_start, category_bits)
+        i += stride
+
+
+@cuda.jit
 def add_margin(X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, value: Any, margin: Any) -> None:
-    """`cpu.add_margin`."""
+    """Do what `cpu.add_margin` does."""
     i, stride = cuda.grid(1), cuda.gridsize(1)
     while i < X.shape[0]:
         m, t = margin[i], 0
@@ -89,7 +98,7 @@ def add_margin_variance(
     margin: Any,
     variance: Any,
 ) -> None:
-    """`cpu.add_margin_variance`, in the precision of ``sd``, ``rho`` and ``variance``."""
+    """Do what `cpu.add_margin_variance` does, in the precision of ``sd``, ``rho`` and ``variance``."""
     i, stride = cuda.grid(1), cuda.gridsize(1)
     while i < X.shape[0]:
         m, v, t = margin[i], variance[i], 0
@@ -106,7 +115,7 @@ def add_margin_variance(
 def add_variances(
     X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, sd: Any, rho: Any, variance: Any
 ) -> None:
-    """`cpu.add_variances` for a multiple of CORRELATIONS; a line of blocks takes that many of them."""
+    """Do what `cpu.add_variances` does, for a multiple of CORRELATIONS; a line of blocks takes that many of them."""
     i, stride, k = cuda.grid(1), cuda.gridsize(1), cuda.blockIdx.y * CORRELATIONS
     r0, r1, r2, r3 = rho[k], rho[k + 1], rho[k + 2], rho[k + 3]
     while i < X.shape[0]:
@@ -121,14 +130,12 @@ def add_variances(
 
 
 @cuda.jit
-def gradients(
-    y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, rounds_first: Any, g: Any, h: Any
-) -> None:
-    """`accumulate.gradients` of all rows, into float32."""
+def gradients(y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, rounding: Any, g: Any, h: Any) -> None:
+    """Do what `accumulate.gradients` does for all rows, in float32."""
     i, stride = cuda.grid(1), cuda.gridsize(1)
     while i < margin.shape[0]:
         w = weight[i] if weight.shape[0] else 1.0
-        g[i], h[i] = _rounded_gradient(objective, parameter, rounds_first, float64(margin[i]), y[i], w)
+        g[i], h[i] = _rounded_gradient(objective, parameter, rounding, float64(margin[i]), y[i], w)
         i += stride
 
 
@@ -146,18 +153,18 @@ def add_rows(
     margin: Any,
     sums: Any,
 ) -> None:
-    """Route rows through one tree, add them to accumulators of their leaves, and its steps to their margins.
+    """Route rows through one tree, add them to the accumulators of their leaves, and the tree's steps to their margins.
 
-    ``sums`` is (blocks, leaves of the tree * SEGMENTS, COLUMNS), whatever it holds; ``first`` is the tree's first leaf.
-    A tile of rows lies in shared memory, and each accumulator has one thread that adds its rows in their order.
+    ``sums`` is (blocks, leaves of the tree * SEGMENTS, COLUMNS) and need not be cleared; ``first`` is the tree's first
+    leaf. A tile of rows lies in shared memory, and one thread adds the rows of each accumulator in their order.
     """
     tile_leaf = cuda.shared.array(THREADS, int32)
     tile_g = cuda.shared.array(THREADS, float32)
     tile_h = cuda.shared.array(THREADS, float32)
-    thread, of_block = cuda.threadIdx.x, sums[cuda.blockIdx.x]
+    thread, block_sums = cuda.threadIdx.x, sums[cuda.blockIdx.x]
     a = thread
-    while a < of_block.shape[0]:
-        of_block[a, COUNT] = 0.0
+    while a < block_sums.shape[0]:
+        block_sums[a, COUNT] = 0.0
         a += THREADS
     base = cuda.blockIdx.x * BLOCK_ROWS
     end = min(base + BLOCK_ROWS, X.shape[0])
@@ -170,12 +177,12 @@ def add_rows(
             margin[i] += step[leaf]
         cuda.syncthreads()
         a = thread
-        while a < of_block.shape[0]:
+        while a < block_sums.shape[0]:
             leaf, r = a // SEGMENTS, a % SEGMENTS * _SEGMENT_ROWS
             stop = r + _SEGMENT_ROWS
             while r < stop:
                 if tile_leaf[r] == leaf:
-                    _add_row(of_block[a], float64(tile_g[r]), float64(tile_h[r]))
+                    _add_row(block_sums[a], float64(tile_g[r]), float64(tile_h[r]))
                 r += 1
             a += THREADS
         cuda.syncthreads()
@@ -184,9 +191,9 @@ def add_rows(
 
 @cuda.jit
 def merge(sums: Any, out: Any) -> None:
-    """One accumulator per leaf from those of all blocks and segments, in their order (see `LeafMoments.merge`).
+    """Merge the accumulators of all blocks and segments, in their order, into one per leaf (see `LeafMoments.merge`).
 
-    ``out`` is (leaves of the tree, COLUMNS): shifted by the means, so that the sums of differences are 0.
+    ``out`` is (leaves of the tree, COLUMNS): its shifts are the means, so that the sums of differences are 0.
     """
     leaf, stride = cuda.grid(1), cuda.gridsize(1)
     while leaf < out.shape[0]:

@@ -28,7 +28,7 @@ _SOURCES = [*sorted(Path(__file__).parent.glob("*.py")), Path(forest.__file__), 
 
 
 def _digest_of_sources() -> str | None:
-    """Of all that kernels are compiled from; None where that lies in an archive, which numba stamps whole."""
+    """Hash the files that kernels are compiled from; None inside an archive, which numba stamps as a whole."""
     try:
         return hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
     except OSError:
@@ -50,7 +50,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _depend_on_sources(compiled: Any) -> None:
-    """Numba has no public way to name the files that a cached function depends on."""
+    """Make a cached function depend on all sources; numba has no public way to say so."""
     index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if index is not None and _DIGEST is not None:
         index._source_stamp = _DIGEST

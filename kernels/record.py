@@ -1,4 +1,4 @@
-"""Recording: which leaves took a row from one training score to the next, and sums over rows whose leaves are known."""
+"""Kernels of recording: find the leaves that took a row from one training score to the next, and sum over such rows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .scalar import margin_of
 
 @scalar
 def _is_only_fit(before: Any, after: Any, off: Any, grain: Any, step: Any, gap: Any, k: Any) -> Any:
-    """Whether step k leads from one score to the other, and no other step can."""
+    """Tell whether step k leads from one score to the other, and no other step can."""
     return (abs(before + step[k] - after) <= off) & (gap[k] > 2 * (off + grain * abs(after)))
 
 
 @scalar
 def _only_fit(before: Any, after: Any, off: Any, grain: Any, step: Any) -> Any:
-    """The one step that leads from one score to the other; the number of steps if there is none or several do."""
+    """Return the only step that leads from one score to the other; the number of steps if none or several do."""
     took, hidden, only = np.float64(after) - np.float64(before), off + grain * abs(after), step.shape[0]
     for k in range(np.searchsorted(step, took - hidden), step.shape[0]):
         if step[k] > took + hidden:
@@ -48,7 +48,7 @@ def find_steps(
     part: Any,
     taken: Any,
 ) -> Any:
-    """Which step took every row from one score to the next; returns False if they do not tell it for each.
+    """Find the step that took every row from one score to the next; return False if the scores leave one open.
 
     ``margin`` is the sum of leaf values before the step, and ``score`` the sum after it, if ``slack`` is None: one step
     must then lead from one to the other to the bit. Otherwise the sum after it is the margin of ``score`` under
@@ -56,8 +56,8 @@ def find_steps(
     hide. Numbers are of the arrays' precision.
 
     ``step`` holds the steps in rising order, ``gap`` how far the nearest other one is, and ``guess`` the one to try
-    first for each ``1 / scale`` of their range. ``after`` and ``part`` are room for a block: guesses are made and
-    checked for all of it, in loops without branches, and mended where one is wrong.
+    first for each ``1 / scale`` of their range. ``after`` and ``part`` are buffers for a block: guesses are made and
+    checked for all of it in loops without branches, and corrected where one is wrong.
     """
     low, top = np.float64(step[0]), np.float64(guess.shape[0] - 1)
     none = step.dtype.type(0)
@@ -96,7 +96,7 @@ def add_trees(
     new_iteration: Any,
     objective: Any,
     parameter: Any,
-    rounds_first: Any,
+    rounding: Any,
     leaf: Any,
     g: Any,
     h: Any,
@@ -104,7 +104,7 @@ def add_trees(
     margin: Any,
     sums: Any,
 ) -> None:
-    """Per tree, g and h at the margins ``at``, their sums per leaf, then its step; ``at`` may be ``margin`` itself.
+    """Per tree, take g and h at the margins ``at``, sum them per leaf, then add its step; ``at`` may be ``margin``.
 
     Row i reaches leaf ``leaves[t, taken[i]]`` of tree t. The other arguments are those of `cpu.gather_moments`.
     """
@@ -113,8 +113,8 @@ def add_trees(
         hi = min(lo + BLOCK, n)
         for t in range(leaves.shape[0]):
             if new_iteration[t]:
-                gradients(y[lo:hi], weight[lo:hi], at[lo:hi], objective, parameter, rounds_first, g, h)
-            of_tree = leaves[t]
+                gradients(y[lo:hi], weight[lo:hi], at[lo:hi], objective, parameter, rounding, g, h)
+            leaf_of_path = leaves[t]
             for i in range(lo, hi):
-                leaf[i - lo] = of_tree[taken[i]]
+                leaf[i - lo] = leaf_of_path[taken[i]]
             add_rows(leaf[: hi - lo], g, h, step, margin[lo:hi], sums)

@@ -1,8 +1,8 @@
-"""Replay kernels: every tree is applied to all of a block of codes (see `pgbm_plugin.program` and `coding`).
+"""Kernels that apply every tree to a whole block of codes (see `pgbm_plugin.routes.replay_program` and `coding`).
 
 The walk of `cpu.py` and the replay give the same bits: both add in tree order and compare alike. Arguments begin with
-the codes of `coding.code_block`, the arrays ``splits`` of a Program, the forest's ``leaf_start``, and ``at``, room for
-the region of every row. Arrays over leaves are in the order of the program's slots.
+the codes of `coding.code_block`, the arrays ``splits`` of a ReplayProgram, the forest's ``leaf_start``, and ``at``, a
+buffer for the region of every row. Arrays over leaves are in the order of the program's slots.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .accumulate import add_rows, gradients
+from .coding import GROUP
 from .jit import kernel, scalar
 from .scalar import add_tree
 
@@ -30,11 +31,11 @@ def _replay(
     tables: Any,
     at: Any,
 ) -> None:
-    """Apply tree t to a block of codes: ``at[r]`` becomes the region of row r."""
+    """Apply tree t to a block of codes: ``at[r]`` becomes the region of row r. GROUP splits are applied per pass."""
     for r in range(at.shape[0]):
         at[r] = 0
     for g in range(group_start[t], group_start[t + 1]):
-        i = g * 4
+        i = g * GROUP
         c0 = codes[where[column[i]]]
         k0, n0 = region[i], new[i]
         if table_start[g] >= 0:
@@ -58,7 +59,7 @@ def _replay(
 
 @kernel
 def leaves(codes: Any, where: Any, splits: Any, t: Any, at: Any, out: Any) -> None:
-    """``out[r]`` is the leaf of row r in tree t, numbered within the tree; ``at`` is room for so many rows."""
+    """Write the leaf of every row in tree t, numbered within the tree, to ``out``."""
     _replay(codes, where, t, *splits, at)
     for r in range(at.shape[0]):
         out[r] = at[r]
@@ -66,12 +67,12 @@ def leaves(codes: Any, where: Any, splits: Any, t: Any, at: Any, out: Any) -> No
 
 @kernel
 def add_margin(codes: Any, where: Any, splits: Any, leaf_start: Any, at: Any, value: Any, margin: Any) -> None:
-    """`cpu.add_margin` by replay."""
+    """Do what `cpu.add_margin` does, by replay."""
     for t in range(leaf_start.shape[0] - 1):
         _replay(codes, where, t, *splits, at)
-        of_tree = value[leaf_start[t] : leaf_start[t + 1]]
+        tree_values = value[leaf_start[t] : leaf_start[t + 1]]
         for r in range(at.shape[0]):
-            margin[r] += of_tree[at[r]]
+            margin[r] += tree_values[at[r]]
 
 
 @kernel
@@ -84,22 +85,25 @@ def add_margin_variance(
     value_sd: Any,
     step: Any,
     rho: Any,
-    found: Any,
+    looked_up: Any,
     margin: Any,
     variance: Any,
     log_scale: Any,
 ) -> None:
-    """`cpu.add_margin_variance` by replay; ``value_sd`` has two numbers a leaf, ``found`` room for two a row."""
+    """Do what `cpu.add_margin_variance` does, by replay.
+
+    ``value_sd`` interleaves value and sd of each leaf; ``looked_up`` is a buffer for both of each row.
+    """
     for t in range(leaf_start.shape[0] - 1):
         _replay(codes, where, t, *splits, at)
-        of_tree = value_sd[2 * leaf_start[t] : 2 * leaf_start[t + 1]]
+        tree_values = value_sd[2 * leaf_start[t] : 2 * leaf_start[t + 1]]
         # look-ups and arithmetic in loops of their own: together they do not vectorise
         for r in range(at.shape[0]):
             here = 2 * np.uint64(at[r])
-            found[2 * r], found[2 * r + 1] = of_tree[here], of_tree[here + np.uint64(1)]
+            looked_up[2 * r], looked_up[2 * r + 1] = tree_values[here], tree_values[here + np.uint64(1)]
         for r in range(at.shape[0]):
-            margin[r] += found[2 * r]
-            variance[r] = add_tree(variance[r], found[2 * r + 1], rho)
+            margin[r] += looked_up[2 * r]
+            variance[r] = add_tree(variance[r], looked_up[2 * r + 1], rho)
         if step is not None:
             steps = step[leaf_start[t] : leaf_start[t + 1]]
             for r in range(at.shape[0]):
@@ -108,18 +112,18 @@ def add_margin_variance(
 
 @kernel
 def add_variances(
-    codes: Any, where: Any, splits: Any, leaf_start: Any, at: Any, sd: Any, rho: Any, found: Any, variance: Any
+    codes: Any, where: Any, splits: Any, leaf_start: Any, at: Any, sd: Any, rho: Any, looked_up: Any, variance: Any
 ) -> None:
-    """`cpu.add_variances` by replay; ``variance`` has a line per correlation."""
+    """Do what `cpu.add_variances` does, by replay; ``looked_up`` is a buffer for the sd of each row."""
     for t in range(leaf_start.shape[0] - 1):
         _replay(codes, where, t, *splits, at)
-        of_tree = sd[leaf_start[t] : leaf_start[t + 1]]
+        tree_values = sd[leaf_start[t] : leaf_start[t + 1]]
         for r in range(at.shape[0]):
-            found[r] = of_tree[at[r]]
+            looked_up[r] = tree_values[at[r]]
         for k in range(rho.shape[0]):
             line = variance[k]
             for r in range(at.shape[0]):
-                line[r] = add_tree(line[r], found[r], rho[k])
+                line[r] = add_tree(line[r], looked_up[r], rho[k])
 
 
 @kernel
@@ -135,16 +139,19 @@ def gather_moments(
     new_iteration: Any,
     objective: Any,
     parameter: Any,
-    rounds_first: Any,
+    rounding: Any,
+    restarts: Any,
     g: Any,
     h: Any,
     margin: Any,
     sums: Any,
 ) -> None:
-    """`cpu.gather_moments` by replay; ``g`` and ``h`` are room for a block's."""
+    """Do what `cpu.gather_moments` does, by replay."""
     for t in range(leaf_start.shape[0] - 1):
         if new_iteration[t]:
-            gradients(y, weight, margin, objective, parameter, rounds_first, g, h)
+            gradients(y, weight, margin, objective, parameter, rounding, g, h)
+        if restarts and t == 0:
+            margin[:] = 0.0
         _replay(codes, where, t, *splits, at)
         first, end = leaf_start[t], leaf_start[t + 1]
         add_rows(at, g, h, step[first:end], margin, sums[first:end])

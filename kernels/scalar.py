@@ -1,4 +1,4 @@
-"""The scalar maths: what every kernel, on any device, computes for one row, one node or one leaf."""
+"""Scalar functions of one row, one node or one leaf, which the kernels of every device compile."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from typing import Any
 import numpy as np
 
 from ..trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
-from ..trees.objectives import FAIR, GAMMA, HUBER, LOG, POISSON, PSEUDOHUBER, SIGNED_SQRT, SQUARED, TWEEDIE
+from ..trees.objectives import (
+    FAIR,
+    GAMMA,
+    HUBER,
+    LOG,
+    POISSON,
+    PSEUDOHUBER,
+    ROUND_NEVER,
+    ROUND_TWICE,
+    SIGNED_SQRT,
+    SQUARED,
+    TWEEDIE,
+)
 from .jit import scalar
 
 
 @scalar
 def goes_left(x: Any, node: Any, category_start: Any, category_bits: Any) -> Any:
-    """Whether value ``x`` takes the left branch of ``node``.
-
-    One rule for both boosters; the adapters translate into it (see `forest.NODE`).
-    """
+    """Tell whether value ``x`` takes the left branch of ``node``, by the split rule of `forest.NODE`."""
     flags = node["flags"]  # no attribute: records of the CUDA simulator are arrays, which have one of that name
     if math.isnan(x) or (flags & ZERO_IS_MISSING and abs(x) <= ZERO_BOUND):
         return (flags & DEFAULT_LEFT) != 0
@@ -35,7 +44,7 @@ def goes_left(x: Any, node: Any, category_start: Any, category_bits: Any) -> Any
 
 @scalar
 def leaf_of(X: Any, i: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any) -> Any:
-    """The leaf (numbered through the whole forest) that row ``i`` reaches from ``root``."""
+    """Return the leaf that row ``i`` reaches from ``root``, numbered through the whole forest."""
     k = root
     while k >= 0:
         node = nodes[k]
@@ -46,7 +55,7 @@ def leaf_of(X: Any, i: Any, root: Any, nodes: Any, category_start: Any, category
 
 @scalar
 def gradient_hessian(objective: Any, p: Any, s: Any, y: Any) -> Any:
-    """First and second derivative of a loss at margin ``s`` and label ``y``; ``p`` is the objective's parameter."""
+    """Return both derivatives of a loss at margin ``s`` and label ``y``; ``p`` is the objective's parameter."""
     if objective == SQUARED:
         return s - y, 1.0
     if objective == HUBER:
@@ -76,20 +85,23 @@ def gradient_hessian(objective: Any, p: Any, s: Any, y: Any) -> Any:
 
 
 @scalar
-def rounded_gradient(objective: Any, p: Any, rounds_first: Any, s: Any, y: Any, w: Any) -> Any:
-    """g and h of a row of weight ``w`` in the float32 in which both boosters hold them."""
+def rounded_gradient(objective: Any, p: Any, rounding: Any, s: Any, y: Any, w: Any) -> Any:
+    """Return g and h of a row of weight ``w``, rounded to float32 when and where its booster does (``ROUND_...``)."""
     g, h = gradient_hessian(objective, p, s, y)
-    if rounds_first:
+    if rounding == ROUND_TWICE:
         g, h = np.float64(np.float32(g)), np.float64(np.float32(h))
-    return np.float32(g * w), np.float32(h * w)
+    g, h = g * w, h * w
+    if rounding == ROUND_NEVER:
+        return g, h
+    return np.float64(np.float32(g)), np.float64(np.float32(h))
 
 
 @scalar
 def add_tree(variance: Any, sd: Any, rho: Any) -> Any:
-    """Variance after one more tree: paper eq. 12, with ``sd`` = alpha * sqrt(V) of the leaf.
+    """Return the variance after one more tree: paper eq. 12, with ``sd`` = alpha * sqrt(V) of the leaf.
 
-    sigma^2 + sd^2 - 2 rho sigma sd, written as (sigma - p)^2 + (sd - p) (sd + p) with p = rho sd: rounding cannot take
-    either term below zero, and without a constant it stays in the precision of its arguments.
+    It is sigma^2 + sd^2 - 2 rho sigma sd, written as (sigma - p)^2 + (sd - p) (sd + p) with p = rho sd: rounding cannot
+    take either term below zero. Without a constant, the result stays in the precision of the arguments.
     """
     p = rho * sd
     rest = math.sqrt(variance) - p
@@ -98,7 +110,7 @@ def add_tree(variance: Any, sd: Any, rho: Any) -> Any:
 
 @scalar
 def response(link: Any, margin: Any) -> Any:
-    """The prediction for a margin, in the margin's own precision (as the boosters compute it)."""
+    """Return the prediction for a margin, in the margin's own precision, as the boosters compute it."""
     if link == LOG:
         return math.exp(margin)
     if link == SIGNED_SQRT:
@@ -108,7 +120,7 @@ def response(link: Any, margin: Any) -> Any:
 
 @scalar
 def margin_of(link: Any, value: Any) -> Any:
-    """The margin for a response: the inverse of `response`, in the value's own precision."""
+    """Return the margin for a response, in the value's own precision: the inverse of `response`."""
     if link == LOG:
         return math.log(value)
     if link == SIGNED_SQRT:

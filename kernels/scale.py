@@ -1,4 +1,4 @@
-"""One tree's part of a boosted log-variance (`pgbm_plugin.tuning.scale`): its leaves' steps, and rows after them."""
+"""One tree's part of a boosted log-variance (`calibration.boosted_scale`): its leaves' steps, and rows after them."""
 
 from __future__ import annotations
 

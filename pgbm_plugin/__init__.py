@@ -1,5 +1,7 @@
 """Calibrated predictive distributions from the LightGBM and XGBoost models you already have.
 
+Examples
+--------
 >>> from pgbm_plugin import wrap
 >>> model = wrap(lgb.train(...), X, y)
 >>> model.predict_dist(X_new).ppf([0.05, 0.5, 0.95])
@@ -10,15 +12,15 @@ from __future__ import annotations
 from .embed import embed
 from .errors import UnsupportedModelError
 from .leaves.moments import LeafMoments
+from .load import load
 from .losses.torch_objective import torch_objective
 from .model import ProbabilisticModel
 from .partial_moments import partial_moments
-from .saving.model_bytes import load
 from .training.crps import crps_callback
 from .training.record import record
+from .version import __version__ as __version__
 from .wrap import wrap
 
-__version__ = "0.1.0"
 __all__ = [
     "LeafMoments",
     "ProbabilisticModel",

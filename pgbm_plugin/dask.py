@@ -1,12 +1,14 @@
 """Dask: moments from a cluster, one task a partition, and predictions as lazy collections.
 
->>> from pgbm_plugin import dask as pgbm_dask
->>> model = pgbm_dask.wrap(DaskLGBMRegressor(...).fit(dX, dy), dX, dy)
->>> model.predict_dist(dX, quantiles=[0.05, 0.95])  # a Dask DataFrame: mean, std, q05, q95
-
 Tasks are pure functions of a partition and of the model, which is in the graph once: whatever a worker loses is
 computed again, and counted once. Moments are merged in the order of the partitions, by a tree. It works with a
 `distributed.Client` and without.
+
+Examples
+--------
+>>> from pgbm_plugin import dask as pgbm_dask
+>>> model = pgbm_dask.wrap(DaskLGBMRegressor(...).fit(dX, dy), dX, dy)
+>>> model.predict_dist(dX, quantiles=[0.05, 0.95])  # a Dask DataFrame: mean, std, q05, q95
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .losses.custom_objectives import Objective
+from .checks import check_level, level_names
+from .losses.custom_objectives import CustomObjective
 from .model import ProbabilisticModel
-from .streams.partitions import check_columns, is_dask, is_frame, one_block_wide, partitions, shared
-from .tables.columns import check_level, level_names
+from .predict.predictions import check_init_score
+from .streams.partitions import check_columns, is_dask, is_dask_frame, one_block_wide, partitions, shared
 from .tables.rows import table_length
 from .wrap import wrap as wrap_rows
 
@@ -34,19 +37,23 @@ def wrap(
     *,
     sample_weight: Any = None,
     init_score: Any = None,
-    objective: Objective | None = None,
+    objective: CustomObjective | None = None,
     mean: Literal["booster", "pgbm"] = "booster",
     device: str = "auto",
 ) -> DaskModel:
-    """`pgbm_plugin.wrap` for Dask collections, with lazy predictions.
+    """Wrap a model with Dask collections; its predictions are lazy. See `pgbm_plugin.wrap`.
 
     Parameters
     ----------
-    model : a DaskLGBMRegressor, a DaskXGBRegressor, what xgboost.dask.train returns, or any model that `wrap` takes.
-    dX, dy, sample_weight, init_score : Dask arrays or DataFrames of the same partitions. Arrays of known chunks and
-        frames of known divisions are brought to those of dX; empty partitions are fine.
-    objective, mean : as in `wrap`.
-    device : as in `wrap`, but of each worker: "cuda" is the GPU that it sees first, as dask-cuda gives each its own.
+    model : live model, estimator or path
+        A DaskLGBMRegressor, a DaskXGBRegressor, what xgboost.dask.train returns, or any model that `wrap` takes.
+    dX, dy, sample_weight, init_score : Dask array or DataFrame
+        Collections of the same partitions. Arrays of known chunks and frames of known divisions are brought to those of
+        dX. Partitions may be empty.
+    objective, mean : optional
+        As in `wrap`.
+    device : str
+        As in `wrap`, but of each worker: "cuda" is the GPU that it sees first, as dask-cuda gives each its own.
     """
     if not is_dask(dX):
         raise TypeError(f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for others: pgbm_plugin.wrap")
@@ -56,18 +63,19 @@ def wrap(
 
 @dataclass(frozen=True)
 class DaskModel:
-    """Lazy predictions of a wrapped model: frames of frames, arrays of arrays, in the same partitions.
+    """Lazy predictions of a wrapped model: frames for frames, arrays for arrays, in the same partitions.
 
     Attributes
     ----------
-    model : the model itself, for rows in memory; `tune` and `conformalize` it there. Predictions are made with what it
-        was when they were asked for.
+    model : ProbabilisticModel
+        The model itself, for rows in memory; `tune` and `conformalize` it there. Predictions are made with the model as
+        it was when they were asked for.
     """
 
     model: ProbabilisticModel
 
     def predict(self, dX: Any, return_std: bool = False) -> Any:
-        """(n,) what the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std)."""
+        """Return what the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std)."""
         kind = self.model.forest.leaf_value.dtype if self.model.mean == "booster" else np.dtype(float)
         mean = self._each(dX, lambda model, X: model.predict(X), "mean", kind)
         return (mean, self._each(dX, lambda model, X: model.predict_dist(X).std(), "std")) if return_std else mean
@@ -75,30 +83,32 @@ class DaskModel:
     def predict_dist(
         self, dX: Any, quantiles: ArrayLike = (), distribution: str | None = None, rho: float | None = None
     ) -> Any:
-        """A Dask DataFrame: the prediction as mean, and std and quantiles, such as q05, of each row's distribution."""
+        """Return a Dask DataFrame: the prediction as mean, and std and quantiles, such as q05, of each distribution."""
 
         def columns(model: ProbabilisticModel, X: Any) -> NDArray[np.float64]:
-            return np.stack(list(model._summary(X, quantiles, (), distribution, rho).values()), axis=1)
+            return np.stack(
+                list(model.predict_columns(X, quantiles, distribution=distribution, rho=rho).values()), axis=1
+            )
 
         return self._each(dX, columns, ["mean", "std", *level_names(quantiles)], frame=True)
 
     def predict_var(self, dX: Any) -> Any:
-        """(n,) predictive variances."""
+        """Return the (n,) predictive variances."""
         return self._each(dX, lambda model, X: model.predict_var(X), "var")
 
     def predict_quantiles(self, dX: Any, q: ArrayLike) -> Any:
-        """(n, k) quantiles at k levels in (0, 1); of a frame, columns such as q05."""
+        """Return the (n, k) quantiles at k levels in (0, 1); for a frame, as columns such as q05."""
         return self._each(dX, lambda model, X: model.predict_quantiles(X, q), level_names(q))
 
     def predict_interval(self, dX: Any, coverage: float = 0.9) -> Any:
-        """(n, 2) the central interval; of a frame, the columns lower and upper."""
+        """Return the (n, 2) central intervals; for a frame, as the columns lower and upper."""
         check_level("coverage", coverage)
         return self._each(dX, lambda model, X: model.predict_interval(X, coverage), ["lower", "upper"])
 
     def update(
         self, dX: Any, dy: Any = None, decay: float | None = None, *, sample_weight: Any = None, init_score: Any = None
     ) -> DaskModel:
-        """`ProbabilisticModel.update`, which see."""
+        """Merge the moments of more rows, see `ProbabilisticModel.update`."""
         self.model.update(dX, dy, decay, sample_weight=sample_weight, init_score=init_score)
         return self
 
@@ -110,16 +120,16 @@ class DaskModel:
         dtype: np.dtype[Any] = np.dtype(float),  # noqa: B008, it is immutable
         frame: bool = False,
     ) -> Any:
-        """A lazy collection of `values` of each partition."""
+        """Return a lazy collection of `values` of each partition."""
         if not is_dask(dX):
             raise TypeError(f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; see the attribute model")
         if names != "mean":
-            self.model._check_start(None)  # workers would warn where nobody looks
+            check_init_score(self.model.state, None)  # workers would warn where nobody looks
         snapshot = copy.copy(self.model)
         snapshot.n_jobs = 1
         task = _Values(values, names, dtype)
         check_columns(dX, self.model.forest.features)
-        if is_frame(dX):
+        if is_dask_frame(dX):
             return dX.map_partitions(task.frame, shared(snapshot), meta=task.meta())
         if frame:
             import dask
@@ -154,7 +164,7 @@ class _Values:
         return pd.DataFrame(self.array(X, model), index=index, columns=self.names)
 
     def meta(self) -> Any:
-        """What `frame` makes of no rows."""
+        """Return what `frame` makes of no rows."""
         import pandas as pd
 
         if isinstance(self.names, str):

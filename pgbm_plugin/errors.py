@@ -1,4 +1,4 @@
-"""Exceptions and warnings of the package."""
+"""What the package raises and warns of."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 class UnsupportedModelError(ValueError):
-    """The model is of a kind for which no honest distribution can be given; the message names it."""
+    """Raised for a kind of model that no honest distribution can be given for; the message names it."""
 
 
 def warn(message: str) -> None:
-    """A UserWarning at the line that called the package, however deep inside the reason was found."""
+    """Emit a UserWarning that points at the user's own line, however deep in the package it was found."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back

@@ -1,49 +1,302 @@
-"""ProbabilisticModel: a wrapped booster."""
+"""ProbabilisticModel: a wrapped booster. Every method is a call into the room that does the work."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .calibration.conformal import conformal_scores
-from .calibration.held_out import check_aligned, check_centred, held_out_labels
-from .errors import warn
-from .predict.chosen import Settings, digest
-from .predict.response import Margins
-from .predictor import Predictor, Variance, check_variance, default_rho
-from .tables.columns import read_weights
+from .checks import Variance, check_level, check_levels
+from .device import check_device, in_kind_of
+from .leaves.certificate import Certificate
+from .leaves.moments import LeafMoments
+from .leaves.weights import LeafWeights
+from .predict.chosen import Chosen
+from .predict.log_scale import LogScale
+from .predict.power_map import Calibration
+from .predict.predictions import predict_distributions, predict_mean, read_unlabelled, summary
+from .predict.state import Mean, ModelState
+from .sources import Options, find_source
+from .streams.batches import is_stream, naming, unlabelled_stream
+from .tables.labelled import RawRows
 from .tables.rows import Rows
+from .trees.forest import Features, Forest
+from .trees.training_spec import TrainingSpec
+from .update import updated
 
 if TYPE_CHECKING:
     from .calibration.tune_result import TuneResult
+    from .distributions import Distribution
 
 
-class ProbabilisticModel(Predictor):
+class ProbabilisticModel:
     """Predicts a distribution per row, around the booster's own prediction. Made by `wrap` or `load`.
 
-    Pickles, and copies of any depth, predict the same bits. A pickle leaves a custom objective's function behind.
+    Pickles and copies predict the same bits. A pickle leaves out the function of a custom objective.
 
     Attributes
     ----------
-    forest : the trees.
-    spec : how they were grown.
-    moments : sample moments of gradient and hessian per leaf.
-    weights : mean and variance of each leaf's weight.
-    certificate : whether the moments are those of training.
-    rho : correlation between successive trees (paper eq. 12), in [-1, 1].
-    default_rho : its value unless set, log10(rows) / 100.
-    distribution : name of the family that `predict_dist` returns unless told otherwise.
-    calibration : power map on the variance, set by `tune`.
-    mean : "booster" or "pgbm", which leaf values predictions are made of.
-    variance : "pgbm", "boosted" or "auto": what `tune` chooses among unless told otherwise.
-    training_scale : the boosted scale of the rows that `wrap` saw, or None.
-    device : where predictions are made unless told otherwise: "auto", "cpu", "cuda" or "cuda:1"...
+    forest : Forest
+        The trees.
+    spec : TrainingSpec
+        How the trees were grown.
+    moments : LeafMoments
+        Sample moments of gradient and hessian per leaf.
+    weights : LeafWeights
+        Mean and variance of each leaf's weight.
+    certificate : Certificate
+        Whether the moments are those of training.
+    chosen : Chosen
+        What `tune`, `conformalize` and the user chose, read-only.
+    rho : float
+        Correlation between successive trees (paper eq. 12), in [-1, 1]. May be set.
+    default_rho : float
+        Value of `rho` unless set, log10(rows) / 100.
+    distribution : str
+        Name of the family that `predict_dist` returns. May be set.
+    calibration : Calibration
+        Power map on the variance, set by `tune`. May be set.
+    mean : {"booster", "pgbm"}
+        Which leaf values predictions are made of.
+    variance : {"pgbm", "boosted", "auto"}
+        What `tune` chooses among unless told otherwise.
+    training_scale : LogScale or None
+        The boosted scale of the rows that `wrap` saw.
+    device : str
+        Where predictions are made: "auto", "cpu", "cuda" or "cuda:1". May be set.
+    n_jobs : int or None
+        Threads; None for all cores. May be set.
     """
+
+    def __init__(self, state: ModelState, *, device: str = "auto", n_jobs: int | None = None):
+        self.state = state
+        self.device = device
+        self.n_jobs = n_jobs
+
+    @property
+    def forest(self) -> Forest:
+        return self.state.forest
+
+    @property
+    def spec(self) -> TrainingSpec:
+        return self.state.spec
+
+    @property
+    def moments(self) -> LeafMoments:
+        return self.state.moments
+
+    @property
+    def weights(self) -> LeafWeights:
+        return self.state.weights
+
+    @property
+    def certificate(self) -> Certificate:
+        return self.state.certificate
+
+    @property
+    def chosen(self) -> Chosen:
+        return self.state.chosen
+
+    @property
+    def default_rho(self) -> float:
+        return self.state.default_rho
+
+    @property
+    def mean(self) -> Mean:
+        return self.state.mean
+
+    @property
+    def variance(self) -> Variance:
+        return self.state.variance
+
+    @property
+    def training_scale(self) -> LogScale | None:
+        return self.state.training_scale
+
+    @property
+    def rho(self) -> float:
+        return self.chosen.rho
+
+    @rho.setter
+    def rho(self, value: float) -> None:
+        self._choose(rho=self.chosen.check_effect(value))
+
+    @property
+    def distribution(self) -> str:
+        return self.chosen.distribution
+
+    @distribution.setter
+    def distribution(self, name: str) -> None:
+        self._choose(distribution=name)
+
+    @property
+    def calibration(self) -> Calibration:
+        return self.chosen.calibration
+
+    @calibration.setter
+    def calibration(self, value: Calibration) -> None:
+        self._choose(calibration=value)
+
+    def _choose(self, **changes: Any) -> None:
+        self.state = replace(self.state, chosen=replace(self.chosen, **changes))
+
+    def with_features(self, features: Features) -> ProbabilisticModel:
+        """Return the same model for rows of another look, such as other categorical columns."""
+        forest = self.forest.with_features(features)
+        return ProbabilisticModel(replace(self.state, forest=forest), device=self.device, n_jobs=self.n_jobs)
+
+    def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None, device: str | None = None) -> Any:
+        """Return what the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std).
+
+        Parameters
+        ----------
+        X : table
+            Rows, in any form that `wrap` takes. Results for a table on a GPU are arrays of its library, there.
+        return_std : bool
+            Return the standard deviations as well.
+        init_score : column, optional
+            Score that each row starts from, for models trained with LightGBM's init_score or XGBoost's base_margin.
+        device : str, optional
+            Where to compute. Default: the model's own.
+        """
+        if return_std:
+            prediction, distribution = self._distributions(X, init_score, device)
+            return in_kind_of(X, prediction), in_kind_of(X, distribution.std())
+        rows = self.read_rows(X, init_score, device)
+        return in_kind_of(X, predict_mean(self.state, *rows, self.n_jobs))
+
+    def predict_dist(
+        self,
+        X: Any,
+        distribution: str | None = None,
+        rho: float | None = None,
+        device: str | None = None,
+        *,
+        init_score: Any = None,
+        dtype: Any = np.float64,
+    ) -> Distribution:
+        """Return a distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``...
+
+        Parameters
+        ----------
+        X : table or stream
+            Rows. For an iterator of tables, or a path or pattern of Parquet or CSV files, the result is an iterator
+            over the distributions of one batch after the other.
+        distribution : str, optional
+            A family's name, such as "normal" or "studentt(df=5)". Default: the model's.
+        rho : float, optional
+            Correlation between trees. Default: the model's.
+        device : str, optional
+            Where to compute. Default: the model's.
+        init_score : column, optional
+            Score that each row starts from, as in `predict`.
+        dtype : dtype
+            float32 lets a GPU compute the variances in single precision, to about 1e-5, which is far faster on many
+            GPUs. Means stay as they are, and distributions live on the host.
+        """
+        if dtype is not np.float64 and np.dtype(dtype) not in (np.float32, np.float64):
+            raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
+        if not is_stream(X):
+            return self._distributions(X, init_score, device, distribution, rho, dtype)[1]
+        if init_score is not None:
+            raise TypeError("init_score belongs to one table: predict batch by batch, predict_dist(X, init_score=)")
+        self.chosen.checked_family(distribution, rho, self.state.support)  # before a batch is read
+        snapshot = ProbabilisticModel(self.state, device=self.device, n_jobs=self.n_jobs)  # this model may be tuned
+        return snapshot._batches(X, device, distribution, rho, dtype)  # type: ignore[return-value]
+
+    def _batches(self, X: Any, *options: Any) -> Iterator[Distribution]:
+        for name, rows, _ in unlabelled_stream(X, self.forest.features):
+            with naming(name):
+                _, distribution = self._distributions(rows, None, *options)
+            yield distribution
+
+    def predict_var(self, X: Any, *, init_score: Any = None, device: str | None = None) -> Any:
+        """Return the (n,) predictive variances; parameters as in `predict`."""
+        return in_kind_of(X, self._distributions(X, init_score, device)[1].var())
+
+    def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None, device: str | None = None) -> Any:
+        """Return the (n, k) quantiles at k levels `q` in (0, 1); other parameters as in `predict`."""
+        levels = np.atleast_1d(check_levels("q", q))
+        return in_kind_of(X, self._distributions(X, init_score, device)[1].ppf(levels))
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, init_score: Any = None, device: str | None = None
+    ) -> Any:
+        """Return the (n, 2) ends of the central intervals of this coverage; other parameters as in `predict`."""
+        check_level("coverage", coverage)
+        return in_kind_of(X, np.stack(self._distributions(X, init_score, device)[1].interval(coverage), axis=1))
+
+    def predict_columns(
+        self,
+        X: Any,
+        quantiles: ArrayLike = (),
+        intervals: ArrayLike = (),
+        init_score: Any = None,
+        distribution: str | None = None,
+        rho: float | None = None,
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return columns: mean, which is the prediction, std, quantiles such as q05, ends such as lower90, upper90."""
+        return summary(*self._distributions(X, init_score, None, distribution, rho), quantiles, intervals)
+
+    def predict_parquet(
+        self,
+        X: Any,
+        path: Any,
+        *,
+        quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        intervals: ArrayLike = (),
+        keep: Sequence[str] = (),
+        init_score: str | None = None,
+        progress: bool = False,
+    ) -> int:
+        """Write the distributions of rows to a Parquet file, and return how many rows there were.
+
+        The columns are mean, which is the prediction, std, quantiles, such as q05, and the ends of central intervals,
+        such as lower90 and upper90. A few batches are in memory at a time. The file appears when it is complete.
+
+        Parameters
+        ----------
+        X : table or stream
+            A table, an iterator of tables, or a path or pattern of Parquet or CSV files.
+        path : str or path
+            The file to write.
+        quantiles, intervals : array-like
+            Levels of quantiles, and coverages of central intervals.
+        keep : sequence of str
+            Columns of the tables that are copied, such as a key.
+        init_score : str, optional
+            The column with the score that each row starts from.
+        progress : bool
+            Show a progress bar.
+        """
+        from .streams.csvfiles import is_csv
+        from .streams.predictions import Columns, write_distributions
+
+        if is_csv(str(path)):
+            raise ValueError(f"predict_parquet writes Parquet, and {path} is named as CSV: name it .parquet")
+        columns = Columns(quantiles, intervals, tuple(keep), init_score)
+        features = self.forest.features
+        return write_distributions(self.predict_columns, features, X, path, columns, csv=False, progress=progress)
+
+    def read_rows(
+        self, X: Any, init_score: Any = None, device: str | None = None
+    ) -> tuple[Rows, NDArray[np.float64] | None]:
+        """Check one table, and return it as methods of this model read it, with the scores that its rows start from."""
+        _check_table(X)
+        return read_unlabelled(self.state, X, init_score, self._device(device))
+
+    def _distributions(
+        self, X: Any, init_score: Any, device: str | None, *options: Any
+    ) -> tuple[NDArray[Any], Distribution]:
+        state = self.state  # once, as another thread may tune meanwhile
+        return predict_distributions(state, *self.read_rows(X, init_score, device), self.n_jobs, *options)
+
+    def _device(self, device: str | None) -> str:
+        return self.device if device is None else check_device(device)
 
     def tune(
         self,
@@ -66,102 +319,73 @@ class ProbabilisticModel(Predictor):
 
         Parameters
         ----------
-        X_val, y_val : at least 6 rows that training did not see. The search looks at 2,000 of them at most.
-        score : "crps" or "nll".
-        distributions : families to try; None for all that fit whatever the model may predict. Those that need a
-            positive mean, such as lognormal and gamma, do so under a log link, or where the leaves add up to more than
-            0 for every row; elsewhere they are tried if named.
-        rho : correlations to try, a number or a list; None for a grid. The grid is refined around its best.
-        calibrate : fit the map sigma^2 -> c sigma^(2 b) as well.
-        variance : "pgbm", the paper's recursion; "boosted", a log-variance boosted on the same trees, from the
-            residuals of these rows and of those that ``wrap(..., variance=)`` saw; "auto", the better of both, or a
-            blend. None for what `wrap` was told. Of the rows, 262,144 are used at most.
+        X_val, y_val : table and column
+            At least 6 rows that training did not see, and their labels. The search looks at 2,000 of them at most.
+        score : {"crps", "nll"}
+            The continuous ranked probability score, or the negative log likelihood.
+        distributions : str or sequence of str, optional
+            Families to try. Default: all that fit whatever the model may predict. Families that need a positive mean,
+            such as lognormal and gamma, are among them under a log link, or if the leaves add up to more than 0 for
+            every row. Elsewhere they are tried only if named.
+        rho : float or array-like, optional
+            Correlations to try. Default: a grid, which is refined around its best.
+        calibrate : bool
+            Fit the power map sigma^2 -> c sigma^(2 b) as well.
+        variance : {"pgbm", "boosted", "auto"}, optional
+            "pgbm" is the paper's recursion. "boosted" is a log-variance boosted on the same trees, from the residuals
+            of these rows and of those that ``wrap(..., variance=)`` saw; at most 262,144 rows are used. "auto" is the
+            better of both, or a blend. Default: what `wrap` was told.
+        sample_weight, init_score : column, optional
+            Weights in the score, and scores that rows start from.
+        device : str, optional
+            Where to compute. Default: the model's.
+        progress : bool
+            Show a progress bar.
         """
-        from .calibration.search import families, rho_grid, tune
-        from .calibration.validation import MIN_ROWS, validation_rows
+        from .calibration.tune import tune
 
-        if score not in ("crps", "nll"):
-            raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
-        names, grid = families(distributions), rho_grid(rho)
-        chosen = self.variance if variance is None else check_variance(variance)
-        if chosen != "pgbm" and not calibrate:
-            raise ValueError(f"variance={chosen!r} is a calibration: leave calibrate=True")
-        rows, y, margins_ = self._held_out("tune", X_val, y_val, "y_val", init_score, device, MIN_ROWS, recursion=True)
-        weight = read_weights("sample_weight", sample_weight, len(rows))
-        positive = distributions is not None or self._predicts_positive()
-        known = margins_, score, self._variance_floor(), self.weights.sd, positive
-        held_out = validation_rows(rows, y, weight, *known, self.n_jobs)
-        options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
-        result, scale = tune(*held_out, self.default_rho, grid=grid, **options), None
-        if chosen != "pgbm":
-            from .calibration.blend import blended
-
-            scale, result = blended(
-                *held_out,
-                result,
-                self.training_scale,
-                recursion=chosen == "auto",
-                families_of=lambda all_, some, rho: tune(all_, some, rho, grid=np.array([rho]), **options),
-                n_jobs=self.n_jobs,
-            )
-        best = result.best
-        self._settings = Settings(
-            best.rho, best.distribution, best.calibration, result.residuals, tuned_on=digest(y), scale=scale
+        _check_table(X_val)
+        chosen, result = tune(
+            self.state,
+            RawRows(X_val, y_val, sample_weight, init_score),
+            score=score,
+            distributions=distributions,
+            rho=rho,
+            calibrate=calibrate,
+            variance=variance,
+            device=self._device(device),
+            n_jobs=self.n_jobs,
+            progress=progress,
         )
+        self.state = replace(self.state, chosen=chosen)
         return result
 
     def conformalize(
         self, X_cal: Any, y_cal: Any, *, init_score: Any = None, device: str | None = None
     ) -> ProbabilisticModel:
-        """Make intervals and quantiles hold: split-conformal calibration on rows that nothing else has seen.
+        """Make intervals and quantiles hold, by split-conformal calibration on rows that nothing else has seen.
 
         `predict_interval`, `predict_quantiles` and `predict_dist` then have their coverage on exchangeable rows, for
-        any model and any number of rows: at least the level, and above it by at most 1 / (n + 1) a side. Sets
-        `distribution` to "conformal"; works after or without `tune`.
+        any model and any number of rows: at least the level, and above it by at most 1 / (n + 1) per side. Sets
+        `distribution` to "conformal"; works after `tune` or without it. Returns the model.
+
+        Parameters
+        ----------
+        X_cal, y_cal : table and column
+            At least 2 rows that neither training nor `tune` saw, and their labels.
+        init_score : column, optional
+            Score that each row starts from, as in `predict`.
+        device : str, optional
+            Where to compute. Default: the model's.
         """
-        _, y, margins_ = self._held_out("conformalize", X_cal, y_cal, "y_cal", init_score, device, 2)
-        if digest(y) == self._settings.tuned_on:
-            warn(
-                "these are the rows that tune saw: coverage is not guaranteed; keep rows for conformalize alone",
-            )
-        before = self._settings.conformal
-        around = self.distribution if before is None or self.distribution != "conformal" else before.family
-        scores = conformal_scores(self._floored(margins_), y, self._support(), self.rho, self.calibration, around)
-        self._settings = replace(self._settings, distribution="conformal", residuals=scores.residuals, conformal=scores)
+        from .calibration.conformal import conformalize
+        from .calibration.held_out import read_held_out
+
+        _check_table(X_cal)
+        raw, device = RawRows(X_cal, y_cal, init_score=init_score), self._device(device)
+        held_out = read_held_out(self.state, "conformalize", raw, "y_cal", 2, device, self.n_jobs)
+        self.state = replace(self.state, chosen=conformalize(self.state, held_out))
         return self
-
-    def explain_variance(self, X: Any) -> NDArray[np.float64]:
-        """(n, features + 1): which features a row's variance comes from, and last the variance of an average row.
-
-        A row of it sums to the calibrated variance of the margin: to the variance of ``predict_dist(X, "normal")``
-        where there is no link, and to that of the logarithm under a log link.
-
-        In each tree these are the Shapley values of the leaf's variance, exact, with the expectation over features
-        that are not known taken as the boosters' ``pred_contrib`` takes it: by the shares of the rows that `wrap` saw
-        on either side of a split. At ``rho = 0`` they add up, and are the Shapley values of the variance. Otherwise
-        trees interact through rho, and with `calibration`. How to attribute those interactions is a convention: both
-        use the slope of the secant between this row and the average row, so that the parts sum exactly.
-        """
-        from .predict.explain import explain_variance
-
-        if self._settings.scale is not None:
-            raise ValueError(
-                "explain_variance is of the paper's recursion, and this model has a boosted scale: tune it with "
-                "variance='pgbm'"
-            )
-        rows, _ = self._read(X, None, "cpu")
-        weights = self.weights.sd, self.moments.count
-        return explain_variance(self.forest, rows, *weights, self.rho, self.calibration, self.n_jobs)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file, for `pgbm_plugin.load`, which needs neither booster nor pickle.
-
-        The file is complete or not there: a crash leaves the old one. All that predicting needs is in it. Not in it
-        are a custom objective's function and the code of a family that was registered by its user, only their names.
-        """
-        from .saving.model_bytes import save
-
-        save(self, path)
 
     def update(
         self,
@@ -180,57 +404,61 @@ class ProbabilisticModel(Predictor):
 
         With `decay`, the weight of every earlier row is multiplied by it, so that the moments follow a noise that
         changes: after k updates, a row of the first counts decay^k of a new one. Leaves that no new row reaches keep
-        their spread. 0 forgets all rows seen before, 1 (or None) none.
+        their spread.
 
-        `default_rho` follows the rows, and `rho` if it was the default. What `tune` chose stays: the map on the
-        variance keeps its place relative to the typical one, so that twice the variance stays twice the variance.
-        `conformalize` holds for the old spread only, and must be called again. The certificate is that of all rows. If
-        anything fails, in an iterator for instance, the model is what it was.
+        `default_rho` follows the rows, and so does `rho` if it was the default. What `tune` chose stays, with its power
+        map rescaled: if all variances double, so do the calibrated ones. `conformalize` holds for the old spread only,
+        and must be called again. The certificate is that of all rows. If anything fails, the model is what it was.
 
         Parameters
         ----------
-        X, y, sample_weight, init_score, label, weight : whatever `wrap` takes: tables, batches, files, Dask, moments.
-        decay : in [0, 1].
+        X, y, sample_weight, init_score, label, weight : table and columns
+            Rows in any form that `wrap` takes: tables, batches, files, Dask, moments.
+        decay : float, optional
+            In [0, 1]. 0 forgets all rows seen before, 1 (or None) none.
+        n_jobs : int, optional
+            Threads. Default: the model's.
+        progress : bool
+            Show a progress bar.
         """
-        from .sources import Given
-        from .update import updated
-
-        if self._settings.scale is not None or self.training_scale is not None:
-            raise ValueError(
-                "update changes the moments, and a boosted scale would stay behind: wrap the model with "
-                "variance='pgbm', or tune it again with newer rows"
-            )
-        given = Given(y, sample_weight, init_score, None, label, weight, self.device)
-        new = updated(self, X, given, decay, self.n_jobs if n_jobs is None else n_jobs, progress)
-        rho = default_rho(new.moments) if self.rho == self.default_rho else self.rho
-        calibration = self.calibration.moved(new.ratio)
-        self._settings = replace(self._settings, rho=rho, calibration=calibration, conformal=None)
-        self.moments, self.weights, self.certificate = new.moments, new.weights, new.certificate
-        self._leaf_value, self.default_rho = self._leaf_values(), default_rho(new.moments)
+        source = find_source(RawRows(X, y, sample_weight, init_score), label, weight)
+        options = Options(None, self.device, self.n_jobs if n_jobs is None else n_jobs, progress)
+        self.state = updated(self.state, source, decay, options)
         return self
 
-    def _held_out(
-        self,
-        name: str,
-        X: Any,
-        y: Any,
-        y_name: str,
-        init_score: Any,
-        device: str | None,
-        at_least: int,
-        *,
-        recursion: bool = False,
-    ) -> tuple[Rows, NDArray[np.float64], Margins]:
-        """Labelled rows that training should not have seen, and what the trees say of them."""
-        if y is None:
-            raise TypeError(f"{name} needs labels: model.{name}(X, y)")
-        check_aligned(name, X, y)
-        rows, score = self._read(X, init_score, device)
-        label = held_out_labels(self, name, y_name, y, rows, at_least)
-        margins_ = self._margins(rows, score, self.rho, None if recursion else self._settings.scale)
-        if score is not None or not self.spec.own_starts:  # else what is amiss has been said
-            check_centred(name, label, margins_.prediction)
-        return rows, label, margins_
+    def explain_variance(self, X: Any) -> NDArray[np.float64]:
+        """Return (n, features + 1): how much of a row's variance comes from each feature, and from an average row.
+
+        A row sums to the calibrated variance of the margin: to the variance of ``predict_dist(X, "normal")`` where
+        there is no link, and to that of the logarithm under a log link.
+
+        In each tree the parts are the exact Shapley values of the leaf's variance. The expectation over features that
+        are not known is taken as in the boosters' ``pred_contrib``: by the shares of the rows that `wrap` saw on either
+        side of a split. At ``rho = 0`` without a power map they add up to the Shapley values of the variance. Otherwise
+        trees interact through rho and `calibration`, and both are attributed by the slope of the secant between this
+        row and the average row, so that the parts sum exactly.
+        """
+        from .predict.explain import explain_variance
+
+        state = self.state
+        if state.chosen.scale is not None:
+            raise ValueError(
+                "explain_variance is of the paper's recursion, and this model has a boosted scale: tune it with "
+                "variance='pgbm'"
+            )
+        rows, _ = self.read_rows(X, None, "cpu")
+        leaves = state.weights.sd, state.moments.count
+        return explain_variance(state.forest, rows, *leaves, state.chosen.rho, state.chosen.calibration, self.n_jobs)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, for `pgbm_plugin.load`, which needs neither booster nor pickle.
+
+        The file is complete or not there: a crash leaves the old one. It holds all that predicting needs. It does not
+        hold a custom objective's function, nor the code of a family that its user registered, only their names.
+        """
+        from .saving.model_bytes import save
+
+        save(self.state, path)
 
     def __repr__(self) -> str:
         objective = self.spec.objective.name if self.spec.objective else "custom"
@@ -240,5 +468,13 @@ class ProbabilisticModel(Predictor):
             f"  rows seen:    {self.moments.rows:.0f}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"
-            f"  distribution: {self._settings}"
+            f"  distribution: {self.chosen}"
+        )
+
+
+def _check_table(X: Any) -> None:
+    if is_stream(X):
+        raise TypeError(
+            "this takes one table; for batches and files there are predict_dist(batches), which gives the "
+            "distributions of one after the other, and predict_parquet; read those of tune and conformalize first"
         )

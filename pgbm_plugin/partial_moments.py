@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .boosters import read_model
+from .boosters import completed, read_model
 from .device import check_device
-from .leaves.base_score import starting_from
-from .leaves.moments import LeafMoments, leaf_moments
-from .losses.custom_objectives import Objective, check_takes_batches, on_batch
+from .leaves.base_score import for_init_score
+from .leaves.gather import leaf_moments
+from .leaves.moments import LeafMoments
+from .losses.custom_objectives import CustomObjective, check_takes_batches, on_batch, own_objective
 from .model import ProbabilisticModel
-from .sources import own_objective
-from .tables.labelled import read_labelled, table_or_dataset
+from .tables.labelled import RawRows, read_labelled
 from .tables.rows import table_length
 
 
@@ -23,25 +23,31 @@ def partial_moments(
     *,
     sample_weight: Any = None,
     init_score: Any = None,
-    objective: Objective | None = None,
+    objective: CustomObjective | None = None,
     start: float | None = None,
     device: str = "auto",
     n_jobs: int | None = 1,
 ) -> LeafMoments:
-    """Moments of some of the rows; those of all rows are their `LeafMoments.merge`, in any order.
+    """Return the moments of some of the rows. `LeafMoments.merge` joins them, in any order, to those of all rows.
 
-    ``wrap(model, moments)`` makes a model of the merged ones and ``model.update(moments)`` adds them to one.
+    ``wrap(model, moments)`` makes a model of the merged moments, and ``model.update(moments)`` adds them to one.
     `LeafMoments.to_bytes` and `from_bytes` take them from machine to machine.
 
     Parameters
     ----------
-    model : what `wrap` takes as booster, or a wrapped model.
-    X, y, sample_weight, init_score : some of the rows; none of them is fine, too.
-    objective : a `torch_objective` of single rows, if training had one.
-    start : the mean label of *all* rows (its logarithm under a log link), from which LightGBM starts. By default what
-        the model's leaves imply: the same to about 1e-9 under most objectives, but not under huber and fair.
-    device : as in `wrap`.
-    n_jobs : threads; one, because engines start as many tasks as there are cores.
+    model : booster or ProbabilisticModel
+        What `wrap` takes as booster, or a wrapped model.
+    X, y, sample_weight, init_score : table and columns
+        Some of the rows, as in `wrap`. There may be none.
+    objective : torch_objective, optional
+        The custom objective of training, if it had one. Its loss must not couple rows.
+    start : float, optional
+        The mean label of *all* rows (its logarithm under a log link), from which LightGBM starts. Default: what the
+        model's leaves imply. That is the same to about 1e-9 under most objectives, but not under huber and fair.
+    device : str
+        As in `wrap`.
+    n_jobs : int
+        Threads. Default: one, because engines start as many tasks as there are cores.
     """
     if isinstance(model, ProbabilisticModel):
         forest, spec, objective = model.forest, model.spec, objective or own_objective(model.spec)
@@ -50,9 +56,9 @@ def partial_moments(
     check_takes_batches(spec, objective)
     if start is not None and spec.start_is_mean:
         spec = replace(spec, start=float(start))
-    found = table_or_dataset(X, y, sample_weight, init_score)
-    if table_length(found.X) == 0:
+    raw = completed(RawRows(X, y, sample_weight, init_score))
+    if table_length(raw.X) == 0:
         return LeafMoments.of_nothing(forest.n_leaves)
-    data = read_labelled(found, forest, check_device(device), part=True)
-    spec = starting_from(spec, data.init_score)
-    return leaf_moments(forest, on_batch(spec, objective, data, probe=True), data, n_jobs=n_jobs)
+    data = read_labelled(raw, forest, spec, check_device(device), part=True)
+    spec = on_batch(for_init_score(spec, data.init_score), objective, data, probe=True)
+    return leaf_moments(forest, spec, data.on_margin_scale(spec), n_jobs=n_jobs)

@@ -1,6 +1,6 @@
-"""Scores of probabilistic predictions; the lower the better, except coverage.
+"""Scores of probabilistic predictions, each a weighted mean over rows; lower is better, except for `coverage`.
 
-Each takes the outcomes first and then the prediction, as scikit-learn's metrics do, and returns a weighted mean.
+As in scikit-learn's metrics, the outcomes come first and the prediction second.
 """
 
 from __future__ import annotations
@@ -12,26 +12,61 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .tables.columns import check_level, check_levels, read_column, read_weights
+from .checks import check_level, check_levels
+from .tables.columns import read_column, read_weights
 
 if TYPE_CHECKING:
     from .distributions import Distribution
 
 
 def crps(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> float:
-    """Mean continuous ranked probability score, in the unit of y; of a point prediction it is the absolute error."""
+    """Return the mean continuous ranked probability score (CRPS), in the unit of y.
+
+    For a point prediction, the score is the absolute error.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Outcomes.
+    distribution : Distribution
+        Predictions, ``model.predict_dist(X)``.
+    sample_weight : array-like of shape (n,), optional
+        Weight of each row in the mean. Default: equal weights.
+    """
     return _average(_distribution(distribution).crps(_outcomes(y_true, len(distribution))), sample_weight)
 
 
 def nll(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> float:
-    """Mean negative log likelihood, in nats."""
+    """Return the mean negative log likelihood (NLL), in nats.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Outcomes.
+    distribution : Distribution
+        Predictions, ``model.predict_dist(X)``.
+    sample_weight : array-like of shape (n,), optional
+        Weight of each row in the mean. Default: equal weights.
+    """
     return _average(_distribution(distribution).nll(_outcomes(y_true, len(distribution))), sample_weight)
 
 
 def pinball(y_true: Any, y_pred: ArrayLike, q: float = 0.5, sample_weight: Any = None) -> float:
-    """Mean quantile loss of predictions (n,) or (n, 1) of the level q."""
+    """Return the mean quantile loss (pinball loss) of predicted quantiles.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Outcomes.
+    y_pred : array-like of shape (n,) or (n, 1)
+        Predicted quantiles.
+    q : float
+        Level of the quantiles.
+    sample_weight : array-like of shape (n,), optional
+        Weight of each row in the mean. Default: equal weights.
+    """
     level, quantile = check_levels("q", q), np.asarray(y_pred, np.float64)
-    if quantile.ndim == 2 and quantile.shape[1] == 1:  # as predict_quantiles gives one level
+    if quantile.ndim == 2 and quantile.shape[1] == 1:  # what predict_quantiles returns for one level
         quantile = quantile[:, 0]
     if quantile.ndim != 1 or level.ndim != 0:
         raise ValueError(f"pinball scores one level: y_pred must have shape (n,), not {quantile.shape}")
@@ -40,7 +75,21 @@ def pinball(y_true: Any, y_pred: ArrayLike, q: float = 0.5, sample_weight: Any =
 
 
 def interval_score(y_true: Any, interval: ArrayLike, coverage: float = 0.9, sample_weight: Any = None) -> float:
-    """Mean interval score (Gneiting and Raftery 2007, eq. 43): width, plus 2/alpha times the distance of a miss."""
+    """Return the mean interval score (Gneiting and Raftery 2007, eq. 43), in the unit of y.
+
+    The score of a row is the width of its interval, plus 2 / (1 - coverage) times the distance of an outcome outside.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Outcomes.
+    interval : array-like of shape (n, 2), or pair of arrays of shape (n,)
+        Ends of the intervals: ``model.predict_interval(X)``, or ``interval()`` of a distribution.
+    coverage : float
+        Probability with which the intervals should contain the outcomes.
+    sample_weight : array-like of shape (n,), optional
+        Weight of each row in the mean. Default: equal weights.
+    """
     alpha = 1.0 - check_level("coverage", coverage)
     low, high = _ends(interval)
     y = _outcomes(y_true, len(low))
@@ -49,14 +98,36 @@ def interval_score(y_true: Any, interval: ArrayLike, coverage: float = 0.9, samp
 
 
 def coverage(y_true: Any, interval: ArrayLike, sample_weight: Any = None, *, coverage: float | None = None) -> float:
-    """Share of outcomes inside intervals (n, 2), ends included; the `coverage` that was asked for changes nothing."""
+    """Return the share of outcomes inside their intervals, ends included.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Outcomes.
+    interval : array-like of shape (n, 2), or pair of arrays of shape (n,)
+        Ends of the intervals: ``model.predict_interval(X)``, or ``interval()`` of a distribution.
+    sample_weight : array-like of shape (n,), optional
+        Weight of each row in the mean. Default: equal weights.
+    coverage : float, optional
+        Ignored. It is accepted so that `Scorer` can pass the same options as to `interval_score`.
+    """
     low, high = _ends(interval)
     y = _outcomes(y_true, len(low))
     return _average(((low <= y) & (y <= high)).astype(np.float64), sample_weight)
 
 
 def crps_ensemble(y_true: Any, samples: ArrayLike, sample_weight: Any = None) -> float:
-    """Mean CRPS of samples (n, m), each line one predictive distribution; O(m log m) a line."""
+    """Return the mean continuous ranked probability score (CRPS) of samples.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Outcomes.
+    samples : array-like of shape (n, m)
+        Row i holds m samples from the predictive distribution of outcome i.
+    sample_weight : array-like of shape (n,), optional
+        Weight of each row in the mean. Default: equal weights.
+    """
     x = np.asarray(samples, np.float64)
     if x.ndim != 2 or x.shape[1] == 0:
         raise ValueError(f"samples must have shape (n, m), not {x.shape}")
@@ -69,10 +140,21 @@ def crps_ensemble(y_true: Any, samples: ArrayLike, sample_weight: Any = None) ->
 
 @dataclass(frozen=True)
 class Scorer:
-    """A score as scikit-learn's ``scoring=``, where greater is better, for estimators with this package's methods.
+    """Score for scikit-learn's ``scoring=``, of estimators with this package's ``predict_...`` methods.
 
-    `method` makes the prediction; `options` go to it and to the score.
+    Greater is better in scikit-learn, so all scores but `coverage` are negated.
 
+    Parameters
+    ----------
+    score : callable
+        Function of this module.
+    method : str
+        Method of the estimator that makes the prediction.
+    options : mapping
+        Keyword arguments of both the method and the score.
+
+    Examples
+    --------
     >>> cross_val_score(estimator, X, y, scoring=Scorer(crps))
     >>> cross_val_score(estimator, X, y, scoring=Scorer(interval_score, "predict_interval", {"coverage": 0.8}))
     >>> cross_val_score(estimator, X, y, scoring=Scorer(pinball, "predict_quantiles", {"q": 0.95}))
@@ -90,7 +172,7 @@ class Scorer:
 
 
 def _last_step(estimator: Any, X: Any, method: str) -> tuple[Any, Any]:
-    """The estimator that has the method, and what it is given, of a pipeline or a search around it."""
+    """Return the estimator with `method` inside a pipeline or search, and X as transformed by the steps before it."""
     while not hasattr(estimator, method):
         if hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
@@ -98,7 +180,8 @@ def _last_step(estimator: Any, X: Any, method: str) -> tuple[Any, Any]:
             X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
             estimator = estimator[-1]
         else:
-            raise TypeError(f"a {type(estimator).__name__} has no {method}; give a PGBMRegressor, or a pipeline to one")
+            kind = type(estimator).__name__
+            raise TypeError(f"a {kind} has no {method}; give a PGBMRegressor or a pipeline that ends in one")
     return estimator, X
 
 
@@ -116,7 +199,7 @@ def _distribution(value: Any) -> Distribution:
 
 
 def _ends(interval: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    # predict_interval gives (n, 2), a distribution's interval() a pair
+    # predict_interval returns (n, 2), interval() of a distribution returns a pair
     ends = np.stack(interval, axis=1) if isinstance(interval, tuple) else np.asarray(interval, np.float64)
     if ends.ndim != 2 or ends.shape[1] != 2:
         raise ValueError(f"interval must have shape (n, 2), not {ends.shape}")

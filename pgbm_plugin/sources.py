@@ -1,159 +1,248 @@
-"""Moments that reach `wrap` without a table in memory: recorded, given, or gathered from batches, files, clusters."""
+"""Sources: where the moments of a forest's leaves come from. `find_source` looks at what was given, once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .leaves.base_score import implied_start, starting_from
-from .leaves.certificate import leaf_errors
-from .leaves.moments import LeafMoments
-from .losses.custom_objectives import Objective, TorchSteps
+from .boosters import completed, held_data
+from .leaves.base_score import for_init_score, with_implied_base_score
+from .leaves.gather import leaf_moments
+from .leaves.measured import MeasuredLeaves, judge, measure_table
+from .leaves.moments import LeafMoments, check_moments
+from .losses.custom_objectives import (
+    CustomObjective,
+    candidate_objectives,
+    on_rows,
+    own_objective,
+    with_diagonal,
+    with_objective,
+)
 from .losses.torch_objective import TorchObjective
 from .streams.batches import is_labelled_stream, is_stream
 from .streams.moments import stream_moments
-from .streams.partitions import is_dask
+from .streams.partitions import dask_moments, is_dask
+from .tables.labelled import RawRows, read_labelled
 from .training.recording import recorded
 from .trees.forest import Forest
 from .trees.objectives import custom, forgotten
 from .trees.training_spec import TrainingSpec
 
-Gathered = tuple[TrainingSpec, LeafMoments, bool]
-"""How the trees were grown, their moments, and whether rows were weighted."""
+
+class Options(NamedTuple):
+    """How a source is measured: the custom objective of training, and where and how to compute."""
+
+    objective: CustomObjective | None = None
+    device: str = "cpu"
+    n_jobs: int | None = None
+    progress: bool = False
+
+
+class Source(Protocol):
+    """Labelled rows, or moments of them, in one of the forms that users have.
+
+    Attributes
+    ----------
+    may_be_table : bool
+        Whether all rows may be in memory as one table.
+    is_remote : bool
+        Whether the rows are computed on by other machines, which have devices of their own.
+    """
+
+    may_be_table: bool
+    is_remote: bool
+
+    def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
+        """Measure the leaves of a booster's trees, and settle what its spec leaves open."""
+
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+        """Return the moments of further rows, under the settled spec of a wrapped model."""
+
+
+def find_source(raw: RawRows, label: str | None, weight: str | None) -> Source:
+    """Return the source behind what was given; refuse arguments that do not belong to it."""
+    X = raw.X
+    columns = {"label": label, "weight": weight}
+    given = {"y": raw.y, "sample_weight": raw.sample_weight, "init_score": raw.init_score}
+    if X is None:
+        return Held(raw, columns)
+    if isinstance(X, LeafMoments):
+        refuse(given | columns, "moments are complete: give it to partial_moments")
+        return Given(X)
+    if is_dask(X):
+        refuse(columns, "Dask collections take y= and sample_weight=")
+        return Collection(raw)
+    if is_stream(X) or (raw.y is None and is_labelled_stream(X)):
+        refuse(
+            {name: given[name] for name in ("y", "sample_weight")},
+            "batches bring their own: (X, y, weight), or label= and weight= of files",
+        )
+        refuse(
+            {"init_score": raw.init_score},
+            "batches have none: give each to partial_moments(booster, X, y, init_score=...)",
+        )
+        return Batches(X, label, weight)
+    refuse(columns, "X is no file or batch: give y= and sample_weight=")
+    return Table(raw)
+
+
+def refuse(arguments: dict[str, Any], reason: str) -> None:
+    """Raise TypeError for the first argument that was given, with the reason why it must not be."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise TypeError(f"{name} was given, but {reason}")
 
 
 @dataclass(frozen=True)
-class Given:
-    """What was given besides the rows; None where nothing was."""
+class Table:
+    """One table in memory, or a booster's own data set."""
 
-    y: Any = None
-    sample_weight: Any = None
-    init_score: Any = None
-    objective: Objective | None = None
-    label: str | None = None
-    weight: str | None = None
-    device: str = "cpu"
+    raw: RawRows
+    may_be_table = True
+    is_remote = False
 
-    def refuse(self, names: tuple[str, ...], reason: str) -> None:
-        for name in names:
-            if getattr(self, name) is not None:
-                raise TypeError(f"{name} was given, but {reason}")
+    def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
+        raw, objective = completed(self.raw), options.objective
+        if raw.y is None and raw.X is self.raw.X:
+            raise TypeError("wrap(booster, X) needs labels: wrap(booster, X, y)")
+        if objective is not None and not isinstance(objective, TorchObjective):
+            if self.raw.sample_weight is not None:
+                raise ValueError(
+                    "sample_weight has no effect with a custom objective, because boosters do not apply it; multiply g "
+                    "and h by the weights in objective, if training did"
+                )
+            raw = replace(raw, sample_weight=None)
+        data = read_labelled(raw, forest, spec, options.device)
+        objectives: Sequence[CustomObjective | None] = candidate_objectives(booster, spec, objective, data.y)
+        candidates = [with_objective(spec, candidate, data) for candidate in objectives]
+        return measure_table(forest, candidates, data, options.n_jobs, options.progress)
 
-    def refuse_with_moments(self) -> None:
-        """Where the booster brings its own."""
-        self.refuse(
-            ("sample_weight", "init_score", "objective", "label", "weight"),
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+        raw = completed(self.raw)
+        if raw.y is None:
+            raise TypeError("update needs labels: model.update(X, y)")
+        data = read_labelled(raw, forest, spec, options.device)
+        spec = with_diagonal(for_init_score(on_rows(spec, data), data.init_score))
+        rows = data.on_margin_scale(spec)
+        return leaf_moments(forest, spec, rows, n_jobs=options.n_jobs, progress=options.progress)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a live booster holds itself: moments that `record` took, or its training data."""
+
+    raw: RawRows
+    columns: dict[str, str | None]
+    may_be_table = True
+    is_remote = False
+
+    def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
+        if self.raw.y is not None:
+            raise TypeError("wrap got y without X")
+        found = recorded(booster, forest, spec)
+        if found is not None:
+            self.refuse_arguments(options.objective)
+            return judge(forest, *found)
+        refuse(self.columns, "X is no file or batch: give y= and sample_weight=")
+        data = held_data(booster)
+        return Table(replace(self.raw, X=data.X).completed_by(data)).measure(booster, forest, spec, options)
+
+    def refuse_arguments(self, objective: CustomObjective | None) -> None:
+        """Refuse what the recorded or embedded moments hold already."""
+        columns = {"sample_weight": self.raw.sample_weight, "init_score": self.raw.init_score, "objective": objective}
+        refuse(
+            columns | self.columns,
             "the booster brings its recorded moments, which hold weights, init scores and objective of training: "
             "leave it out, or give the rows as well, wrap(booster, X, y)",
         )
 
-
-def moments_from(
-    booster: Any,
-    forest: Forest,
-    spec: TrainingSpec,
-    X: Any,
-    given: Given,
-    n_jobs: int | None,
-    progress: bool,
-) -> Gathered | None:
-    """Moments from anything but a table in memory; None if `X` is one, or is to be found in the booster."""
-    if X is None and given.y is None:
-        gathered = recorded(booster, forest, spec)
-        if gathered is not None:
-            given.refuse_with_moments()
-        return gathered
-    if isinstance(X, LeafMoments):
-        names = ("y", "sample_weight", "init_score", "objective", "label", "weight")
-        given.refuse(names, "moments are complete: give it to partial_moments")
-        return given_moments(forest, spec, X)
-    held = getattr(booster, "objective", None)
-    objective = held if given.objective is None and isinstance(held, TorchObjective) else given.objective
-    return streamed_moments(forest, spec, X, replace(given, objective=objective), n_jobs=n_jobs, progress=progress)
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+        raise TypeError("update needs rows: model.update(X, y)")
 
 
-def streamed_moments(
-    forest: Forest,
-    spec: TrainingSpec,
-    X: Any,
-    given: Given,
-    *,
-    settle: bool = True,
-    n_jobs: int | None = None,
-    progress: bool = False,
-) -> Gathered | None:
-    """Moments of batches, files or a Dask collection; None if `X` is a table."""
-    if is_dask(X):
-        from .streams.partitions import dask_moments
-
-        given.refuse(("label", "weight"), "Dask collections take y= and sample_weight=")
-        return dask_moments(forest, spec, X, given, settle=settle)
-    if not is_streamed(X, given):
-        given.refuse(("label", "weight"), "X is no file or batch: give y= and sample_weight=")
-        return None
-    given.refuse(("y", "sample_weight"), "batches bring their own: (X, y, weight), or label= and weight= of files")
-    given.refuse(("init_score",), "batches have none: give each to partial_moments(booster, X, y, init_score=...)")
-    spec = starting_from(spec, None)
-    return stream_moments(
-        forest,
-        spec,
-        X,
-        given.objective,
-        label=given.label,
-        weight=given.weight,
-        settle=settle,
-        device=given.device,
-        n_jobs=n_jobs,
-        progress=progress,
-    )
-
-
-def is_streamed(X: Any, given: Given) -> bool:
-    """Whether `X` is a Dask collection, batches or files."""
-    return is_dask(X) or is_stream(X) or (given.y is None and is_labelled_stream(X))
-
-
-def own_objective(spec: TrainingSpec) -> Objective | None:
-    """The custom objective that a model was wrapped with; None for a built-in one."""
-    steps = None if spec.objective is None else spec.objective.gradients
-    return steps.objective if isinstance(steps, TorchSteps) else steps
-
-
-def given_moments(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Gathered:
+@dataclass(frozen=True)
+class Given:
     """Moments that someone else has gathered and merged."""
-    check_moments(forest, moments)
-    if spec.objective is None:
-        spec = replace(spec, objective=custom(forgotten))
-    if spec.start_is_mean:
-        spec = _with_implied_start(forest, spec, moments)
-    assert spec.objective is not None
-    weighted = spec.objective.unit_hessian and bool(np.any(moments.h_mean[moments.count > 0] != 1.0))
-    return spec, moments, weighted
+
+    moments: LeafMoments
+    may_be_table = False
+    is_remote = False
+
+    def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
+        refuse({"objective": options.objective}, "moments are complete: give it to partial_moments")
+        moments = self.further(forest, spec, options)
+        if spec.objective is None:
+            spec = replace(spec, objective=custom(forgotten))
+        if spec.start_is_mean:
+            spec = with_implied_base_score(forest, spec, moments)
+        assert spec.objective is not None
+        weighted = spec.objective.unit_hessian and bool(np.any(moments.h_mean[moments.count > 0] != 1.0))
+        return judge(forest, spec, moments, weighted)
+
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+        check_moments(forest, self.moments)
+        return self.moments
 
 
-def check_moments(forest: Forest, moments: LeafMoments) -> None:
-    """Refuse moments of other trees: every row is in one leaf of each."""
-    leaves = len(moments.count)
-    if leaves != forest.n_leaves:
-        raise ValueError(f"these are moments of {leaves} leaves, the model has {forest.n_leaves}: they are another's")
-    of_tree = np.add.reduceat(moments.count, forest.leaf_start[:-1])
-    if not np.allclose(of_tree, moments.rows, rtol=1e-9, atol=0.0):
-        raise ValueError("not every tree's leaves hold all rows of these moments: they are those of another model")
-    if moments.rows == 0:
-        raise ValueError("these are moments of no rows")
+@dataclass(frozen=True)
+class Batches:
+    """Rows that come in parts: an iterator, files, a list of batches. In frames and files, columns are named."""
+
+    X: Any
+    label: str | None
+    weight: str | None
+    may_be_table = False
+    is_remote = False
+
+    def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
+        return judge(forest, *self._gather(forest, spec, _objective(booster, options), options, settle=True))
+
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+        return self._gather(forest, spec, own_objective(spec), options, settle=False)[1]
+
+    def _gather(
+        self,
+        forest: Forest,
+        spec: TrainingSpec,
+        objective: CustomObjective | None,
+        options: Options,
+        settle: bool,
+    ) -> tuple[TrainingSpec, LeafMoments, bool]:
+        return stream_moments(
+            forest,
+            for_init_score(spec, None),
+            self.X,
+            objective,
+            label=self.label,
+            weight=self.weight,
+            settle=settle,
+            device=options.device,
+            n_jobs=options.n_jobs,
+            progress=options.progress,
+        )
 
 
-def _with_implied_start(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
-    """The start at which the first tree's moments were taken, which its leaves tell if they are those of training."""
-    first = forest.first_trees(1)
-    leaves = first.n_leaves
-    of_tree, at_model = moments.part(0, leaves), spec.first_trees(1, leaves)
-    implied = implied_start(first, spec, of_tree)
+@dataclass(frozen=True)
+class Collection:
+    """A Dask collection, and its columns as others."""
 
-    def typical_error(start: float) -> float:
-        return float(np.median(leaf_errors(first, replace(at_model, start=start), of_tree)))
+    raw: RawRows
+    may_be_table = False
+    is_remote = True
 
-    better = typical_error(implied) <= min(spec.tolerance, typical_error(spec.start))
-    return replace(spec, start=implied) if better else spec
+    def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
+        objective = _objective(booster, options)
+        return judge(forest, *dask_moments(forest, spec, self.raw, objective, device=options.device))
+
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+        objective = own_objective(spec)
+        return dask_moments(forest, spec, self.raw, objective, settle=False, device=options.device)[1]
+
+
+def _objective(booster: Any, options: Options) -> CustomObjective | None:
+    """Return the custom objective of training: the one given, or the torch objective that an estimator holds."""
+    attribute = getattr(booster, "objective", None)
+    return attribute if options.objective is None and isinstance(attribute, TorchObjective) else options.objective

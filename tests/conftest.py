@@ -12,6 +12,9 @@ from pgbm_plugin.kernels import cpu
 
 from pgbm_plugin.tables.rows import read_rows
 
+# Helpers that assert show the values of an assert that fails, as tests do.
+pytest.register_assert_rewrite("tests.same", "tests.core", "tests.training", "tests.people")
+
 # The first example compiles kernels, so no deadline; derandomised, so that a run can be repeated.
 settings.register_profile(
     "suite", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pgbm_plugin.kernels.jit import kernel
 
+from pgbm_plugin.calibration.fit_map import fit_map
 from pgbm_plugin.distributions import Normal
-from pgbm_plugin.predict.power_map import Calibration, fit_map
+from pgbm_plugin.predict.power_map import Calibration
 
 Array = NDArray[np.float64]
 

@@ -1,1 +1,5 @@
-"""What held-out rows choose: family, correlation, a map on the variance, or a scale of their own."""
+"""What held-out rows choose: family, correlation, a power map on the variance, a boosted scale, conformal scores."""
+
+from ..predict.power_map import Calibration
+
+__all__ = ["Calibration"]

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..leaves.weights import leaf_sums
+from ..predict.log_scale import LogScale
 from ..predict.power_map import Calibration
-from .boosted_scale import MAX_ROWS, LogScale, held_out_scale
+from ..predict.recursion import leaf_sums
+from .boosted_scale import MAX_ROWS, held_out_scale
 from .tune_result import TuneResult
 from .validation import Array, Validation
 
@@ -17,7 +18,7 @@ from .validation import Array, Validation
 _SHARES = (0.0, 0.5, 1.0)
 
 FamiliesOf = Callable[[Validation, Validation, float], TuneResult]
-"""Scores families on all rows and those of the search, at one correlation."""
+"""Score families on all rows and on those of the search, at one correlation."""
 
 
 def blended(
@@ -30,19 +31,32 @@ def blended(
     families_of: FamiliesOf,
     n_jobs: int | None,
 ) -> tuple[LogScale, TuneResult]:
-    """A scale and its families, after `pgbm` has found those of the recursion.
+    """Return a boosted scale, and the families that score best with it.
 
-    The base is the scale of the training rows (without one, a single spread), with `recursion` also the recursion or
-    their mean in logarithms, whichever scores best under a power map. Steps from the held-out residuals are then added
-    to it. Rows are scored by models that have not seen them.
+    The base is the scale of the training rows, or one spread for all rows where there is none. With `recursion`, the
+    paper's recursion or the mean of both in logarithms is the base if it scores better under a power map. Steps from
+    the held-out residuals are then added to the base. Rows are scored by models that have not seen them.
+
+    Parameters
+    ----------
+    validation, sample : Validation
+        All held-out rows, and those of them that the search looks at.
+    pgbm : TuneResult
+        What the search found with the recursion alone.
+    training : LogScale or None
+        The scale of the training rows.
+    recursion : bool
+        Whether the recursion may be the base, or part of it.
+    families_of : callable
+        Scores families, see `FamiliesOf`.
     """
     if len(validation.y) > MAX_ROWS:
         validation = sample = validation.some(MAX_ROWS)
     rho = pgbm.best.rho
     share, base, log_base = _base(validation, rho, training, _SHARES if recursion else (0.0,), n_jobs)
     squared = ((validation.y - validation.margins.prediction) / validation.margins.link_slope()) ** 2
-    of_rows = validation.margins.forest, validation.rows, squared, validation.weight
-    scale, log_variance = held_out_scale(*of_rows, base, log_base, n_jobs)
+    rows = validation.margins.forest, validation.rows, squared, validation.weight
+    scale, log_variance = held_out_scale(*rows, base, log_base, n_jobs)
     fixed = _with_variance(validation, np.exp(log_variance))
     searched = fixed if sample is validation else fixed.at(sample.index)
     found = families_of(fixed, searched, rho)
@@ -53,7 +67,7 @@ def blended(
 def _base(
     validation: Validation, rho: float, training: LogScale | None, shares: tuple[float, ...], n_jobs: int | None
 ) -> tuple[float, LogScale, Array]:
-    """The best share of the recursion, the scale that has it, and its log-variances of the rows."""
+    """Return the best share of the recursion, the scale that has it, and its log-variances of the rows."""
     forest, leaves = validation.margins.forest, validation.margins.forest.n_leaves
     recursion = LogScale(np.zeros(leaves), 0.0, 1.0, validation.floor)
     log_recursion = np.log(np.maximum(validation.variances(np.array([rho]))[0], validation.floor))
@@ -76,13 +90,13 @@ def _base(
 
 
 def _mapped(scale: LogScale, log_variance: Array, calibration: Calibration) -> tuple[LogScale, Array]:
-    """A scale, and its log-variances, with a power map on top."""
+    """Return a scale and its log-variances with a power map on top."""
     b, log_c = calibration.b, float(np.log(calibration.c))
     return scale.mapped(b, log_c), b * log_variance + log_c
 
 
 def _between(a: LogScale, b: LogScale, share: float) -> LogScale:
-    """A mean of logarithms, with this share of `b`."""
+    """Return the mean of two scales in logarithms, with this share of `b`."""
     return replace(
         a,
         step=(1.0 - share) * a.step + share * b.step,
@@ -92,6 +106,6 @@ def _between(a: LogScale, b: LogScale, share: float) -> LogScale:
 
 
 def _with_variance(validation: Validation, variance: Array) -> Validation:
-    """Rows whose variance no longer depends on a correlation."""
+    """Return the rows with a variance that does not depend on a correlation."""
     margins = replace(validation.margins, variance=variance)
     return replace(validation, margins=margins, variances=lambda rho: np.repeat(variance[None], len(rho), axis=0))

@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..predict.power_map import Calibration
-from ..predict.response import Margins
-
-
-@dataclass(frozen=True)
-class ConformalScores:
-    """What conformal quantiles are made of.
-
-    Attributes
-    ----------
-    residuals : (m,) (y - mean) / std of the calibration rows.
-    lower : bound below which no outcome can lie.
-    rho, calibration : the settings of the std; with other ones the residuals mean nothing.
-    family : the family that was set before.
-    """
-
-    residuals: NDArray[np.float64]
-    lower: float
-    rho: float
-    calibration: Calibration
-    family: str
+from ..errors import warn
+from ..predict.chosen import Chosen, ConformalScores, hash_labels
+from ..predict.state import ModelState
+from .held_out import HeldOut
 
 
-def conformal_scores(
-    margins: Margins, y: NDArray[np.float64], lower: float, rho: float, calibration: Calibration, family: str
-) -> ConformalScores:
-    """Scores of calibration rows; `margins` with the floor of `variance_floor` under their variance."""
-    std = np.sqrt(margins.response_variance(calibration))
-    return ConformalScores((y - margins.prediction) / std, lower, rho, calibration, family)
-
-
-def variance_floor(typical: float) -> float:
-    """A millionth of a typical row's variance: a row that only met leaves of one row has none, and still a residual.
-
-    It depends on the wrapped rows alone, so that calibration rows and new rows stay exchangeable.
-    """
-    return float(max(1e-6 * typical, np.finfo(float).tiny))
+def conformalize(state: ModelState, held_out: HeldOut) -> Chosen:
+    """Return what was chosen with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
+    chosen = state.chosen
+    if hash_labels(held_out.y) == chosen.tuned_on:
+        warn("these are the rows that tune saw: coverage is not guaranteed; keep rows for conformalize alone")
+    before = chosen.conformal
+    family = chosen.distribution if before is None or chosen.distribution != "conformal" else before.family
+    margins = held_out.margins.floored(state.variance_floor)
+    residuals, _ = margins.standardised_residuals(held_out.y, chosen.calibration)
+    scores = ConformalScores(residuals, state.support, chosen.rho, chosen.calibration, family)
+    return replace(chosen, distribution="conformal", residuals=residuals, conformal=scores)

@@ -1,4 +1,4 @@
-"""Tuning after training: the family, the correlation and a power map on the variance, from validation rows.
+"""The search for the family, the correlation and the power map that score best on validation rows.
 
 One pass gives the variance of every row under every correlation of a grid; all that follows is closed-form scoring.
 """
@@ -22,7 +22,7 @@ from .validation import Array, Validation
 DEFAULT_RHO = np.round(np.concatenate([np.linspace(-0.1, 0.1, 31), np.geomspace(0.12, 0.9, 9)]), 4)
 
 
-def tune(
+def search(
     validation: Validation,
     sample: Validation,
     default_rho: float,
@@ -34,12 +34,12 @@ def tune(
 ) -> TuneResult:
     """Score all families on a grid of correlations, refine each around its best, and compare them on all rows.
 
-    The search is done on `sample`, which may be some of the rows or all of them.
+    Only the comparison uses all rows; the search itself uses `sample`, some of the rows or all.
     """
     table = sample.variances(grid)
     maps = tuple(sample.fit_map(row) if calibrate else Calibration() for row in table)
-    search = _Search(sample, grid, calibrate)
-    scores, found, failed = {}, [], {}
+    refinement = _Refinement(sample, grid, calibrate)
+    scores, refined, failed = {}, [], {}
     with progress_bar(len(names), "families", progress) as advance:
         for name in names:
             try:
@@ -49,16 +49,16 @@ def tune(
             else:
                 k = int(np.argmin(row))
                 scores[name] = row
-                found.append(search.refine(Candidate(name, float(grid[k]), maps[k], row[k]), k, table[k]))
+                refined.append(refinement.refine(Candidate(name, float(grid[k]), maps[k], row[k]), k, table[k]))
             advance(1)
-    candidates = sorted(_rescored(validation, found, failed), key=lambda candidate: candidate.score)
+    candidates = sorted(_rescored(validation, refined, failed), key=lambda candidate: candidate.score)
     if not candidates:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise ValueError(f"no distribution fits the validation rows ({reasons})")
 
     at_best, at_default = validation.variances(np.array([candidates[0].rho, default_rho]))
     if calibrate and sample is not validation:
-        candidates[0] = _Search(validation, grid, calibrate).polish(candidates[0], at_best)
+        candidates[0] = _Refinement(validation, grid, calibrate).polish(candidates[0], at_best)
     best = candidates[0]
     one_spread = validation.fit_map(at_default, flat=True)
     return TuneResult(
@@ -76,10 +76,10 @@ def tune(
     )
 
 
-def _rescored(validation: Validation, found: list[Candidate], failed: dict[str, str]) -> Iterator[Candidate]:
-    """The candidates with their scores on all rows; those that do not fit all rows have failed."""
-    table = validation.variances(np.array([candidate.rho for candidate in found]))
-    for candidate, variance in zip(found, table, strict=True):
+def _rescored(validation: Validation, refined: list[Candidate], failed: dict[str, str]) -> Iterator[Candidate]:
+    """Yield the candidates with their scores on all rows; those that do not fit all rows have failed."""
+    table = validation.variances(np.array([candidate.rho for candidate in refined]))
+    for candidate, variance in zip(refined, table, strict=True):
         try:
             score = validation.score(candidate.distribution, variance, candidate.calibration)
         except ValueError as error:
@@ -97,7 +97,7 @@ def _normal(validation: Validation, rho: float, variance: Array, calibration: Ca
 
 
 def families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
-    """The names of the families to try, checked; all for None."""
+    """Return the names of the families to try, checked; all for None."""
     if distributions is None:
         return tuple(name for name, cls in FAMILIES.items() if cls.tunable)
     names = (distributions,) if isinstance(distributions, str) else tuple(distributions)
@@ -110,7 +110,7 @@ def families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
 
 
 def rho_grid(rho: ArrayLike | None) -> Array:
-    """The correlations to try, checked, in rising order."""
+    """Return the correlations to try, checked, in rising order."""
     try:
         grid = DEFAULT_RHO if rho is None else np.unique(np.atleast_1d(np.asarray(rho, np.float64)))
     except (TypeError, ValueError):
@@ -121,7 +121,7 @@ def rho_grid(rho: ArrayLike | None) -> Array:
 
 
 @dataclass
-class _Search:
+class _Refinement:
     """Refines one family at a time, and keeps what it computed around a correlation: families often agree on one."""
 
     sample: Validation
@@ -130,7 +130,7 @@ class _Search:
     around: dict[int, tuple[Array, Array, list[Calibration]]] = field(default_factory=dict)
 
     def refine(self, best: Candidate, k: int, variance: Array) -> Candidate:
-        """The best correlation between the neighbours of grid point k, then the map for the family's own score."""
+        """Return the best correlation between the neighbours of grid point k, and the family's own best map."""
         if len(self.grid) > 1:
             for rho, row, calibration in zip(*self._between_neighbours(k), strict=True):
                 score = self._score(best.distribution, row, calibration)
@@ -147,7 +147,7 @@ class _Search:
         return self.around[k]
 
     def polish(self, best: Candidate, variance: Array) -> Candidate:
-        """The power map for the family's own score; so far it was a normal's."""
+        """Return the candidate with the power map for the family's own score; so far it was a normal's."""
         # size and exponent around the middle of log variance, where they do not move each other
         positive = variance[variance > 0]
         middle = float(np.median(np.log(positive))) if len(positive) else 0.0
@@ -157,16 +157,16 @@ class _Search:
 
         start = np.array([np.log(best.calibration.c) + best.calibration.b * middle, best.calibration.b])
         lean = -0.2 if start[1] > MAX_B / 2 else 0.2
-        found = minimize(
+        optimum = minimize(
             lambda x: self._score(best.distribution, variance, calibration(x)),
             start,
             method="Nelder-Mead",
             bounds=[(start[0] - 3.0, start[0] + 3.0), (0.0, MAX_B)],
             options={"maxfev": 40, "xatol": 1e-3, "initial_simplex": start + np.array([[0, 0], [0.2, 0], [0, lean]])},
         )
-        if not found.fun < best.score:
+        if not optimum.fun < best.score:
             return best
-        return replace(best, calibration=calibration(found.x), score=float(found.fun))
+        return replace(best, calibration=calibration(optimum.x), score=float(optimum.fun))
 
     def _score(self, name: str, variance: Array, calibration: Calibration) -> float:
         try:

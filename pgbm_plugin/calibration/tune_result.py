@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One choice and its mean score on the validation rows."""
+    """A family with its correlation and power map, and their mean score on the validation rows."""
 
     distribution: str
     rho: float
@@ -29,20 +29,32 @@ class TuneResult:
 
     Attributes
     ----------
-    metric : "crps" or "nll".
-    rows : validation rows.
-    rho : (R,) the grid.
-    distributions : the F families that could be scored.
-    scores : (F, R) mean score of each family at each correlation, ready to plot; all with the map of a normal.
-    calibrations : the R power maps that `scores` were computed with.
-    candidates : the families from best to worst, each at its best correlation; those that could win with a map and
-        a correlation of their own.
-    failed : families that do not fit the data, with the reason.
-    before : the paper's default: a normal, rho = log10(n) / 100, no map.
-    constant : a normal with one spread for all rows, for comparison.
-    residuals : (rows,) (y - mean) / std under the best: the shape of the empirical family.
-    variance : "pgbm", or "boosted" if the candidates have a boosted scale; `scores` are the recursion's even then.
-    share : what the recursion's logarithm has of the boosted scale's base: 0, 1/2 or 1.
+    metric : {"crps", "nll"}
+        The score: continuous ranked probability score, or negative log likelihood.
+    rows : int
+        Number of validation rows.
+    rho : (R,) float array
+        The grid of correlations.
+    distributions : tuple of str
+        The F families that could be scored.
+    scores : (F, R) float array
+        Mean score of each family at each correlation, with the power map of a normal.
+    calibrations : tuple of Calibration
+        The R power maps that `scores` were computed with.
+    candidates : tuple of Candidate
+        The families from best to worst, each with its own best correlation and power map.
+    failed : dict
+        Families that do not fit the data, with the reason.
+    before : Candidate
+        The paper's default: a normal, rho = log10(n) / 100, no power map.
+    constant : Candidate
+        A normal with one spread for all rows, for comparison.
+    residuals : (rows,) float array
+        (y - mean) / std under the best candidate: the shape of the empirical family.
+    variance : {"pgbm", "boosted"}
+        Where the candidates' variance comes from. `scores` are always those of the recursion.
+    share : float
+        Share of the recursion in the boosted scale's base: 0, 1/2 or 1.
     """
 
     metric: str
@@ -61,11 +73,11 @@ class TuneResult:
 
     @property
     def best(self) -> Candidate:
-        """What the model was set to."""
+        """Return the best candidate, which the model was set to."""
         return self.candidates[0]
 
     def to_pandas(self) -> Any:
-        """The whole grid: a line per family and correlation."""
+        """Return the whole grid as a pandas DataFrame: a line per family and correlation."""
         import pandas as pd
 
         maps = self.calibrations * len(self.distributions)

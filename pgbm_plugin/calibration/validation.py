@@ -1,4 +1,4 @@
-"""The rows that tuning scores on: what the trees say of them, and their outcomes."""
+"""Validation: the rows that `tune` scores on, with what the trees say of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from ..distributions import Discrete, Empirical, family
 from ..distributions.base import Positive
-from ..leaves.weights import variances
-from ..predict.power_map import Calibration, fit_map
+from ..predict.power_map import Calibration
+from ..predict.recursion import variances
 from ..predict.response import Margins
-from ..tables.rows import Rows
+from ..tables.rows import Rows, some_rows
+from .fit_map import fit_map
+from .held_out import HeldOut
 
 Array = NDArray[np.float64]
 Score = Literal["crps", "nll"]
@@ -33,14 +35,22 @@ class Validation:
 
     Attributes
     ----------
-    margins : what the trees say of them; the variance is set for each correlation.
-    y, weight : (n,) outcomes, and weights that sum to 1.
-    metric : the score.
-    floor : variance of a margin below which a residual means nothing.
-    variances : passes the rows through the trees: (k,) correlations -> (k, n) variances of the margin.
-    positive : whether families that need a positive mean are tried.
-    rows : the table that they are.
-    index : (n,) where they are in the table that was given, rising.
+    margins : Margins
+        What the trees say of the rows. The variance is set for each correlation.
+    y, weight : (n,) float array
+        Outcomes, and weights that sum to 1.
+    metric : {"crps", "nll"}
+        The score.
+    floor : float
+        Variance of a margin below which a residual means nothing.
+    variances : callable
+        Takes the rows through the trees: (k,) correlations -> (k, n) variances of the margin.
+    positive : bool
+        Whether families that need a positive mean are tried.
+    rows : Rows
+        The table.
+    index : (n,) int array
+        Positions of the rows in the original table, rising.
     """
 
     margins: Margins
@@ -54,7 +64,7 @@ class Validation:
     index: NDArray[np.int64]
 
     def at(self, index: NDArray[np.int64]) -> Validation:
-        """Those of the rows that are at these places of the table that was given."""
+        """Select rows by their position in the original table."""
         here = np.searchsorted(self.index, index)
         rows = self.rows if len(here) == len(self.index) else self.rows.sample(here)
         weight = self.weight[here]
@@ -69,11 +79,11 @@ class Validation:
         )
 
     def some(self, rows: int) -> Validation:
-        """So many of the rows at random, the same every time."""
-        return self.at(np.sort(np.random.default_rng(0).choice(self.index, rows, replace=False)))
+        """Return at most so many of the rows, drawn by chance, the same every time."""
+        return self.at(self.index[some_rows(len(self.index), rows)])
 
     def score(self, name: str, variance: Array, calibration: Calibration) -> float:
-        """Mean score of a family for these variances of the margin; ValueError if it does not fit the rows."""
+        """Return the mean score of a family for these variances of the margin; ValueError if it does not fit."""
         margins = replace(self.margins, variance=variance)
         cls, options = family(name)
         if cls.needs_positive_mean and not self.positive:
@@ -97,29 +107,27 @@ class Validation:
         return float(values @ self.weight)
 
     def residuals(self, variance: Array, calibration: Calibration) -> tuple[Array, Array]:
-        """(y - mean) / std and the std."""
-        margins = replace(self.margins, variance=np.maximum(variance, self.floor))
-        std = np.sqrt(margins.response_variance(calibration))
-        return (self.y - self.margins.prediction) / std, std
+        """Return the standardised residuals (y - mean) / std, and the std."""
+        margins = replace(self.margins, variance=variance).floored(self.floor)
+        return margins.standardised_residuals(self.y, calibration)
 
     def fit_map(self, variance: Array, flat: bool = False) -> Calibration:
-        """The power map for a normal's score."""
+        """Return the power map with the best score of a normal."""
         residual = self.y - self.margins.prediction
         return fit_map(residual, self.margins.link_slope(), variance, self.weight, self.metric, flat=flat)
 
 
 def validation_rows(
-    rows: Rows,
-    y: Array,
+    held_out: HeldOut,
     weight: Array | None,
-    margins: Margins,
     metric: Score,
     floor: float,
     leaf_sd: Array,
     positive: bool,
     n_jobs: int | None,
 ) -> tuple[Validation, Validation]:
-    """All rows that have a weight, and those of them that the search looks at."""
+    """Return all rows that have a weight, and those of them that the search looks at."""
+    rows, y, margins = held_out
     if not np.any(margins.variance > 0):
         raise ValueError(
             "there is no variance to tune: every leaf that these rows reach held one row, or equal labels; train with "
@@ -148,11 +156,11 @@ def validation_rows(
     everything = validation(used)
     if len(used) <= SEARCH_ROWS:
         return everything, everything
-    return everything, validation(np.sort(np.random.default_rng(0).choice(used, SEARCH_ROWS, replace=False)))
+    return everything, validation(used[some_rows(len(used), SEARCH_ROWS)])
 
 
 def _left_out_crps(residual: Array, std: Array) -> Array:
-    """CRPS of each row under the residuals of all others: a row must not vouch for itself."""
+    """Return the CRPS of each row under the residuals of all others: a row must not vouch for itself."""
     r, m = np.sort(residual), len(residual)
     sums = np.concatenate([[0.0], np.cumsum(r)])
     k = np.searchsorted(r, residual, side="right")

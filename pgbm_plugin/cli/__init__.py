@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .. import __version__
+from ..version import __version__
 from . import inspect, predict, report, tune, wrap
 from .options import PROGRAM, Help
 

@@ -43,14 +43,14 @@ def _facts(path: str) -> dict[str, Any]:
     kind = kind_of(path)
     about = {"file": path, "bytes": os.path.getsize(path), "kind": "pgbm" if kind == "pgbm" else "booster"}
     if kind == "pgbm":
-        from ..saving.model_bytes import load
+        from ..load import load
 
         model = load(path)
         return about | _of_trees(model.forest, model.spec) | _of_model(model)
     from ..boosters import read_model
-    from ..embed import has_moments
+    from ..saving.embedded import has_embedded
 
-    return about | _of_trees(*read_model(path)) | {"embedded": has_moments(path)}
+    return about | _of_trees(*read_model(path)) | {"embedded": has_embedded(path)}
 
 
 def _of_trees(forest: Forest, spec: TrainingSpec) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _of_trees(forest: Forest, spec: TrainingSpec) -> dict[str, Any]:
 
 
 def _categories(features: Features) -> list[dict[str, Any]]:
-    """Lists of values with the columns that they belong to; None for the frame's next categorical one."""
+    """Return lists of values with their columns; None for the frame's next categorical column."""
     where = features.category_columns
     if where is None:
         return [{"column": None, "values": values} for values in features.categories]
@@ -75,17 +75,17 @@ def _categories(features: Features) -> list[dict[str, Any]]:
 
 
 def _of_model(model: ProbabilisticModel) -> dict[str, Any]:
-    settings = model._settings
-    scores = settings.conformal
+    chosen = model.chosen
+    scores = chosen.conformal
     return {
         "rows": model.moments.rows,
         "mean": model.mean,
         "variance": model.variance,
-        "boosted": settings.scale is not None,
+        "boosted": chosen.scale is not None,
         "rho": model.rho,
         "default_rho": model.default_rho,
         "distribution": model.distribution,
-        "tuned": settings.tuned_on is not None,
+        "tuned": chosen.tuned,
         "calibration": vars(model.calibration),
         "conformal": None if scores is None else {"rows": len(scores.residuals), "family": scores.family},
         "certificate": vars(model.certificate),
@@ -93,7 +93,7 @@ def _of_model(model: ProbabilisticModel) -> dict[str, Any]:
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    """For people: a fact a line, and of long lists their beginning."""
+    """Return a fact per line, and only the beginning of long lists."""
     names = found["feature_names"]
     lines = [
         ("file", f"{found['file']} ({found['bytes']:,} bytes)"),
@@ -133,7 +133,7 @@ def _short(values: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: no infinities, no types of NumPy."""
+    """Return what JSON can hold: no infinities, no types of NumPy."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

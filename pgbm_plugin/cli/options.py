@@ -8,8 +8,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from collections.abc import Callable
 from typing import Any
 
+from ..checks import interval_names, level_names
 from ..device import check_device
-from ..tables.columns import interval_names, level_names
 
 PROGRAM = "pgbm-plugin"
 

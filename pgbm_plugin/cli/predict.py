@@ -67,8 +67,10 @@ def run(args: Namespace) -> None:
         raise ValueError("the standard output is closed: give -o a file")
     if not to_stdout:
         check_output(args.output, [args.model, *paths], (".parquet", ".csv"))
+    model = load_model(args)
     rows = write_distributions(
-        load_model(args),
+        model.predict_columns,
+        model.forest.features,
         paths,
         sys.stdout.buffer if to_stdout else args.output,
         columns,

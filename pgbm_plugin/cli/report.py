@@ -31,10 +31,10 @@ def add(commands: Any) -> None:
 
 
 def run(args: Namespace) -> None:
-    from ..saving.container import write_atomically
     from ..streams.batches import naming
     from ..streams.files import find_files
-    from ..tables.columns import read_column
+    from ..tables.columns import read_labels
+    from ..writing import write_atomically
 
     paths = find_files(args.data)
     check_output(args.output, [args.model, *paths], (".html", ".htm"))
@@ -43,7 +43,7 @@ def run(args: Namespace) -> None:
 
     rows = read_labelled(paths, model.forest.features, args.label, None, args.init_score)
     with naming(named(paths)):
-        y = read_column("y", rows.y, len(rows.X))
+        y = read_labels("y", rows.y, len(rows.X))
     title = Path(args.model).name if args.title is None else args.title
     page = report(model, rows.X, y, init_score=rows.init_score, title=title)
     write_atomically(args.output, page.encode(errors="replace"))  # a name from the shell need not be text

@@ -53,7 +53,7 @@ def run(args: Namespace) -> None:
 
 
 def _rows(args: Namespace) -> dict[str, Any]:
-    """What `wrap` takes of rows, with all that can be checked before it begins."""
+    """Return what `wrap` takes of rows, after all checks that can be made before it begins."""
     from ..boosters import read_model
     from ..errors import UnsupportedModelError
     from ..streams.categories import with_category_columns
@@ -79,12 +79,12 @@ def _rows(args: Namespace) -> dict[str, Any]:
 
 
 def _embedded_rows(args: Namespace) -> dict[str, Any]:
-    """Nothing, if the booster brings its moments."""
-    from ..embed import has_moments
+    """Return nothing, if the booster brings its moments; refuse one that does not."""
+    from ..saving.embedded import has_embedded
 
     if any(value is not None for value in (args.label, args.weight, args.init_score, args.categorical)):
         args.usage_error("columns are those of rows: give --data FILE as well")
     check_output(args.output, [args.model])
-    if not has_moments(args.model):
+    if not has_embedded(args.model):
         raise ValueError(f"{args.model!r} brings no moments: give its training rows, --data FILE --label COL")
     return {}

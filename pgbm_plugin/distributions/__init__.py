@@ -1,4 +1,4 @@
-"""Predictive distributions: one family a file, found by name."""
+"""Predictive distributions: one family per file, found by name."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from .poisson import Poisson
 from .studentt import StudentT
 from .weibull import Weibull
 
-FAMILIES: dict[str, type[Distribution]] = {}
-
 __all__ = [
     "FAMILIES",
     "Conformal",
@@ -44,42 +42,7 @@ __all__ = [
 ]
 
 
-def register(cls: type[Distribution]) -> type[Distribution]:
-    """Make a family known by its `name`; usable as a class decorator."""
-    if not (isinstance(cls, type) and issubclass(cls, Distribution)):
-        raise TypeError(f"a family is a subclass of Distribution, not {cls!r}")
-    if inspect.isabstract(cls):
-        raise TypeError(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}")
-    if not re.fullmatch(r"[a-z]\w*", getattr(cls, "name", "")):
-        raise ValueError(f"{cls.__name__} needs a class attribute name, in small letters")
-    known = FAMILIES.get(cls.name, cls)
-    # a cell of a notebook that is run again defines the same class anew
-    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ValueError(f"there is a family {cls.name!r} already; choose another name")
-    FAMILIES[cls.name] = cls
-    return cls
-
-
-def family(spec: str) -> tuple[type[Distribution], dict[str, Any]]:
-    """A family and its options from a name such as "normal" or "studentt(df=5)"."""
-    if isinstance(spec, str) and spec in FAMILIES:
-        return FAMILIES[spec], {}
-    match = re.fullmatch(r"(\w+)(?:\((.*)\))?", spec.strip()) if isinstance(spec, str) else None
-    if match is None or match.group(1) not in FAMILIES:
-        raise ValueError(f"unknown distribution {spec!r}; known: {', '.join(sorted(FAMILIES))}")
-    try:
-        pairs = (option.split("=") for option in (match.group(2) or "").split(",") if option.strip())
-        options = {key.strip(): float(value) for key, value in pairs}
-    except ValueError:
-        raise ValueError(f"cannot read the options of {spec!r}; write them as in 'studentt(df=5)'") from None
-    cls = FAMILIES[match.group(1)]
-    known = [key for key in inspect.signature(cls._parameters).parameters if key not in ("mean", "variance")]
-    if unknown := [key for key in options if key not in known]:
-        raise ValueError(f"{cls.name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-    return cls, options
-
-
-for _family in (
+_BUILT_IN: tuple[type[Distribution], ...] = (
     Normal,
     StudentT,
     Logistic,
@@ -92,5 +55,59 @@ for _family in (
     NegativeBinomial,
     Empirical,
     Conformal,
-):
-    register(_family)
+)
+FAMILIES = {cls.name: cls for cls in _BUILT_IN}
+
+
+def register(cls: type[Distribution]) -> type[Distribution]:
+    """Register a family under its `name`, so that `tune` and ``distribution=`` find it.
+
+    Parameters
+    ----------
+    cls : type
+        Subclass of Distribution. It is also returned, so that `register` works as a class decorator.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Distribution)):
+        raise TypeError(f"register takes a subclass of Distribution, not {cls!r}")
+    if inspect.isabstract(cls):
+        raise TypeError(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}: define these methods")
+    if not re.fullmatch(r"[a-z]\w*", getattr(cls, "name", "")):
+        raise ValueError(f"{cls.__name__} needs a class attribute name in lower case, such as name = 'uniform'")
+    registered = FAMILIES.get(cls.name, cls)
+    # a notebook cell that runs again defines the same class again
+    if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(f"there is a family {cls.name!r} already; choose another name")
+    FAMILIES[cls.name] = cls
+    return cls
+
+
+def family(spec: str) -> tuple[type[Distribution], dict[str, Any]]:
+    """Return the class and the options of a family.
+
+    Parameters
+    ----------
+    spec : str
+        Name of the family, with options in parentheses: "normal" or "studentt(df=5)".
+
+    Returns
+    -------
+    cls : type
+        Subclass of Distribution.
+    options : dict
+        Keyword arguments of its `from_moments`.
+    """
+    if isinstance(spec, str) and spec in FAMILIES:
+        return FAMILIES[spec], {}
+    match = re.fullmatch(r"(\w+)(?:\((.*)\))?", spec.strip()) if isinstance(spec, str) else None
+    if match is None or match.group(1) not in FAMILIES:
+        raise ValueError(f"unknown distribution {spec!r}; known: {', '.join(sorted(FAMILIES))}")
+    try:
+        pairs = (option.split("=") for option in (match.group(2) or "").split(",") if option.strip())
+        options = {key.strip(): float(value) for key, value in pairs}
+    except ValueError:
+        raise ValueError(f"cannot read the options of {spec!r}; write them as in 'studentt(df=5)'") from None
+    cls = FAMILIES[match.group(1)]
+    allowed = [key for key in inspect.signature(cls._parameters).parameters if key not in ("mean", "variance")]
+    if unknown := [key for key in options if key not in allowed]:
+        raise ValueError(f"{cls.name} has no option {unknown[0]!r}; its options: {', '.join(allowed) or 'none'}")
+    return cls, options

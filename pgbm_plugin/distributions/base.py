@@ -1,59 +1,78 @@
-"""Distribution: one predictive distribution per row, with the names of scipy's frozen distributions."""
+"""Distribution: one predictive distribution per row, with the method names of scipy's frozen distributions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..tables.columns import check_level
-from .rowwise import Array, of_outcomes, per_row, read_only, unless
+from ..checks import check_level
+from .arrays import Array, fill_rows, read_only, with_point_masses
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_ZERO = np.zeros(())  # an array, since NumPy takes as long to read a float as to compare a row
+_ZERO = np.zeros(())  # an array, because NumPy needs as long to convert a float as to compare a row
 
 
 class Distribution(ABC):
-    """`len(d)` distributions of one family; immutable.
+    """Predictive distributions of one family, one per row; immutable.
 
-    Arguments broadcast against the rows: a number, one value per row, or a matrix with one line per row.
-    Probabilities in a list are different: ``ppf([.1, .5, .9])`` is (n, 3), every level for every row.
+    Outcomes `x` and `y` broadcast against the n rows: pass a number, an array of shape (n,) or a matrix of shape
+    (n, k). A list of probability levels applies to every row: ``ppf([0.1, 0.5, 0.9])`` has shape (n, 3).
 
-    A row whose variance is 0 is a point mass at its mean: a finite quantile, a step as cdf, |y - mean| as CRPS.
+    A row whose variance is 0 is a point mass at its mean. All its quantiles are the mean, its cdf is a step, and its
+    continuous ranked probability score (CRPS) is |y - mean|.
 
-    A family is a subclass with a `name` and the five formulas marked abstract below: parameters from moments, moments,
-    log density, cdf and quantiles. They take arrays that broadcast and parameters by name, and never meet a point mass.
+    To add a family, write a subclass with a `name` and the five abstract formulas: parameters from moments, moments,
+    log density, cdf and quantiles. Formulas take the parameters by name and arrays that broadcast. They need not treat
+    point masses or outcomes that are not finite.
+
+    Parameters
+    ----------
+    point : array-like of shape (n,), optional
+        Place of each row that is a point mass, NaN in all other rows. Default: no row is a point mass.
+    **params : float or array-like of shape (n,)
+        Parameters of the family, by name.
     """
 
     name: ClassVar[str]
+    """Name that users pass as ``distribution=``."""
     tunable: ClassVar[bool] = True
-    """Whether `tune` tries the family when not told which."""
+    """True if `tune` tries the family by default."""
     needs_residuals: ClassVar[bool] = False
-    """Whether it is made from residuals of validation rows, besides the moments."""
+    """True if the family is made from residuals of validation rows, in addition to the moments."""
     needs_positive_mean: ClassVar[bool] = False
-    """Whether a row whose mean is not positive has no member of the family."""
+    """True if the family has no member with a mean of 0 or less."""
     is_lognormal: ClassVar[bool] = False
-    """Whether its logarithm is normal, so that a log link gives its variance exactly."""
+    """True if the logarithm is normal, so that the variance under a log link is exact."""
 
     def __init__(self, *, point: ArrayLike | None = None, **params: ArrayLike):
-        """From parameters, each (n,) or a number; `point` is (n,), the place of a point mass or NaN for none."""
         arrays = {key: np.asarray(value, np.float64) for key, value in params.items()}
         place = None if point is None else np.asarray(point, np.float64)
         n = max([array.size for array in (arrays.values() if place is None else (place, *arrays.values()))])
-        self._params = {key: per_row(array, n) for key, array in arrays.items()}
-        self._point = None if place is None else per_row(place, n)
+        self._params = {key: fill_rows(array, n) for key, array in arrays.items()}
+        self._point = None if place is None else fill_rows(place, n)
 
     @classmethod
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
-        """The member of the family with these means and variances, each (n,).
+        """Return the members of the family with these means and variances.
 
-        ValueError, with the number of rows, where the family has no such member.
+        Parameters
+        ----------
+        mean, variance : array-like of shape (n,)
+            Moments of each row. A variance of 0 makes a point mass.
+        **options : float
+            Options of the family, such as ``df`` of Student's t.
+
+        Raises
+        ------
+        ValueError
+            If the family has no such member for some rows; the message says for how many.
         """
         mean, variance = np.asarray(mean, np.float64), np.asarray(variance, np.float64)
         if mean.shape != variance.shape:
@@ -62,66 +81,72 @@ class Distribution(ABC):
         if np.count_nonzero(fits & (variance > _ZERO)) == len(mean):
             return cls(**cls._parameters(mean, variance, **options))
         degenerate = variance <= 0.0
-        bad = ~degenerate & ~fits
-        if bad.any():
-            raise ValueError(f"{cls.name} cannot have the moments of {bad.sum()} of {len(mean)} rows: {cls._needs}")
-        params = {key: np.full(len(mean), np.nan) for key in cls._parameters(np.ones(1), np.ones(1), **options)}
         regular = ~degenerate
+        bad = regular & ~fits
+        if bad.any():
+            raise ValueError(
+                f"{cls.name} cannot have the mean and variance of {bad.sum()} of {len(mean)} rows: {cls._needs}"
+            )
+        params = {key: np.full(len(mean), np.nan) for key in cls._parameters(np.ones(1), np.ones(1), **options)}
         for key, value in cls._parameters(mean[regular], variance[regular], **options).items():
             params[key][regular] = value
         return cls(point=np.where(degenerate, mean, np.nan), **params)
 
-    # The formulas of a family. Their arguments are open here, because every family has its own parameters.
+    # The formulas of a family. Their arguments are open here, because each family has its own parameters.
 
     _log_point_mass: ClassVar[float] = np.inf
     """Log density of a point mass at its place."""
 
-    _needs: ClassVar[str] = "they must be finite"
-    """What moments must satisfy, for the error message."""
+    _needs: ClassVar[str] = "both must be finite"
+    """Condition on mean and variance, in the words of the error message."""
+
+    _scipy_name: ClassVar[str | None] = None
+    """Name in scipy.stats, if scipy has the family with the same parameters."""
 
     @staticmethod
     def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
-        """(n,) whether the family has a member with this mean and positive variance."""
+        """Return (n,) flags, True where the family has a member with this mean and positive variance."""
         return np.isfinite(mean) & np.isfinite(variance)
 
     @staticmethod
     @abstractmethod
     def _parameters(*args: Any, **options: Any) -> dict[str, Array]:
-        """(mean, variance, **options): the parameters."""
+        """Return the parameters by name, called as ``_parameters(mean, variance, **options)``."""
 
     @abstractmethod
     def _moments(self, *args: Any, **params: Any) -> tuple[Array, Array]:
-        """(**params): mean and variance."""
+        """Return mean and variance, called as ``_moments(**params)``."""
 
     @abstractmethod
     def _logpdf(self, *args: Any, **params: Any) -> Array:
-        """(x, **params): log density, or log mass of a discrete family."""
+        """Return the log density (discrete families: log mass), called as ``_logpdf(x, **params)``."""
 
     @abstractmethod
     def _cdf(self, *args: Any, **params: Any) -> Array:
-        """(x, **params): P(Y <= x)."""
+        """Return P(Y <= x), called as ``_cdf(x, **params)``."""
 
     def _sf(self, *args: Any, **params: Any) -> Array:
-        """(x, **params): P(Y > x); override it to be accurate in the upper tail."""
+        """Return P(Y > x), called as ``_sf(x, **params)``; override it to be accurate in the upper tail."""
         return 1.0 - self._cdf(*args, **params)
 
     @abstractmethod
     def _ppf(self, *args: Any, **params: Any) -> Array:
-        """(q, **params): the smallest x with P(Y <= x) >= q."""
+        """Return the smallest x with P(Y <= x) >= q, called as ``_ppf(q, **params)``."""
 
     def _isf(self, *args: Any, **params: Any) -> Array:
-        """(q, **params): the smallest x with P(Y > x) <= q; override it to be accurate for small q."""
+        """Return the smallest x with P(Y > x) <= q, called as ``_isf(q, **params)``; override it for small q."""
         return self._ppf(1.0 - args[0], **params)
 
     def _rvs(self, *args: Any, **params: Any) -> Array:
-        """(rng, shape, **params): draws."""
+        """Draw samples, called as ``_rvs(rng, shape, **params)``."""
         rng, shape = args
         return self._ppf(rng.random(shape), **params)
 
     def _crps(self, *args: Any, **params: Any) -> Array:
-        """(y, **params): continuous ranked probability score; override it where there is a closed form.
+        """Return the CRPS, called as ``_crps(y, **params)``; override it where there is a closed form.
 
-        Twice the quantile loss over all levels (Laio and Tamea 2007), by Gauss-Legendre quadrature.
+        The score is twice the quantile loss, integrated over all levels (Laio and Tamea 2007). The integral is
+        computed by Gauss-Legendre quadrature.
         """
         (y,) = args
         nodes, weights = np.polynomial.legendre.leggauss(200)
@@ -132,109 +157,118 @@ class Distribution(ABC):
         return total
 
     def _entropy(self, *args: Any, **params: Any) -> Array:
-        """(**params): differential entropy, where it is closed."""
+        """Return the differential entropy if it has a closed form, called as ``_entropy(**params)``."""
         raise NotImplementedError
 
-    def to_scipy(self) -> Any:
-        """The same as a frozen scipy.stats distribution with (n,) parameters; NaN in a point mass."""
-        raise NotImplementedError(f"{self.name} does not say which scipy distribution it is")
-
-    # What users call.
+    # The methods that users call.
 
     @property
     def params(self) -> Mapping[str, Array]:
-        """Parameters of the family by scipy's names, each (n,); NaN in a row that is a point mass."""
+        """Return the parameters by name (scipy's names, where it has the family), each (n,); NaN in point masses."""
         return MappingProxyType(self._params)
 
     def mean(self) -> Array:
-        """(n,) means."""
-        return unless(self._point, self._moments(**self.params)[0].copy(), lambda at: at)
+        """Return the (n,) means."""
+        return with_point_masses(self._point, self._moments(**self.params)[0].copy())
 
     def var(self) -> Array:
-        """(n,) variances."""
-        return unless(self._point, self._moments(**self.params)[1].copy(), lambda at: 0.0)
+        """Return the (n,) variances."""
+        return with_point_masses(self._point, self._moments(**self.params)[1].copy(), 0.0)
 
     def std(self) -> Array:
-        """(n,) standard deviations."""
+        """Return the (n,) standard deviations."""
         return np.sqrt(self.var())
 
     def median(self) -> Array:
-        """(n,) medians."""
+        """Return the (n,) medians."""
         return self.ppf(0.5)
 
     def entropy(self) -> Array:
-        """(n,) differential entropies, in nats; NotImplementedError for a family without a closed form."""
+        """Return the (n,) differential entropies in nats; NotImplementedError if there is no closed form."""
         try:
-            return unless(self._point, self._entropy(**self.params), lambda at: -np.inf)
+            return with_point_masses(self._point, self._entropy(**self.params), -np.inf)
         except NotImplementedError:
             raise NotImplementedError(f"the entropy of {self.name} has no closed form") from None
 
     def pdf(self, x: ArrayLike) -> Array:
-        """Density (mass for a discrete family)."""
+        """Return the density at `x`; for a discrete family, the probability mass."""
         return np.exp(self.logpdf(x))
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """Log density (log mass for a discrete family)."""
-        x, p, point = self._per_row(x)
-
-        def logpdf(x: Array) -> Array:
-            return unless(point, self._logpdf(x, **p), lambda at: np.where(x == at, self._log_point_mass, -np.inf))
-
-        return of_outcomes(x, logpdf, -np.inf, -np.inf)
+        """Return the log density at `x`; for a discrete family, the log of the probability mass."""
+        return self._at_outcomes(
+            self._logpdf, x, lambda x, at: np.where(x == at, self._log_point_mass, -np.inf), -np.inf, -np.inf
+        )
 
     def cdf(self, x: ArrayLike) -> Array:
-        """P(Y <= x)."""
-        x, p, point = self._per_row(x)
-        return of_outcomes(x, lambda x: unless(point, self._cdf(x, **p), lambda at: x >= at), 0.0, 1.0)
+        """Return P(Y <= x), the cumulative distribution function."""
+        return self._at_outcomes(self._cdf, x, lambda x, at: x >= at, 0.0, 1.0)
 
     def sf(self, x: ArrayLike) -> Array:
-        """P(Y > x)."""
-        x, p, point = self._per_row(x)
-        return of_outcomes(x, lambda x: unless(point, self._sf(x, **p), lambda at: x < at), 1.0, 0.0)
+        """Return P(Y > x), the survival function."""
+        return self._at_outcomes(self._sf, x, lambda x, at: x < at, 1.0, 0.0)
 
     def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles: (n,) for one level, (n, k) for k levels."""
-        q, p, point = self._per_level(q)
-        return unless(point, self._ppf(q, **p), lambda at: at)
+        """Return quantiles, the smallest x with P(Y <= x) >= q: (n,) for one level, (n, k) for a list of k levels."""
+        return self._at_levels(self._ppf, q)
 
     def isf(self, q: ArrayLike) -> Array:
-        """Upper quantiles, shaped as `ppf`."""
-        q, p, point = self._per_level(q)
-        return unless(point, self._isf(q, **p), lambda at: at)
+        """Return upper quantiles, the smallest x with P(Y > x) <= q: (n,) for one level, (n, k) for a list."""
+        return self._at_levels(self._isf, q)
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
-        """Ends of the central interval that holds this much probability."""
+        """Return the lower and upper ends, each (n,), of the central interval with this probability.
+
+        Parameters
+        ----------
+        confidence : float
+            Probability that an outcome lies in the interval, between 0 and 1.
+        """
         tail = (1.0 - check_level("confidence", confidence)) / 2.0
         return self.ppf(tail), self.isf(tail)
 
     def rvs(self, size: int | None = None, random_state: Any = None) -> Array:
-        """Samples: (n,) for None, else (n, size). `random_state`: a seed or a NumPy Generator."""
+        """Draw samples.
+
+        Parameters
+        ----------
+        size : int, optional
+            Samples per row. The result has shape (n, size), or (n,) by default.
+        random_state : int or numpy.random.Generator, optional
+            Seed or generator.
+        """
         shape = (len(self), 1 if size is None else size)
-        p = {key: value[:, None] for key, value in self.params.items()}
-        if self._point is not None:  # NumPy draws from no parameters that are NaN
-            p = {key: np.where(np.isnan(self._point)[:, None], value, 1.0) for key, value in p.items()}
-        draws = self._rvs(np.random.default_rng(random_state), shape, **p)
-        out = unless(None if self._point is None else self._point[:, None], draws, lambda at: at)
-        return out[:, 0] if size is None else out
+        params, point = self._as_columns()
+        if point is not None:  # NumPy refuses to draw with parameters that are NaN
+            params = {key: np.where(np.isnan(point), value, 1.0) for key, value in params.items()}
+        draws = with_point_masses(point, self._rvs(np.random.default_rng(random_state), shape, **params))
+        return draws[:, 0] if size is None else draws
 
     def crps(self, y: ArrayLike) -> Array:
-        """(n,) continuous ranked probability score of the outcomes."""
-        y, p, point = self._per_row(y)
-        return of_outcomes(y, lambda y: unless(point, self._crps(y, **p), lambda at: np.abs(y - at)), np.inf, np.inf)
+        """Return the continuous ranked probability score (CRPS) of each outcome, in the unit of `y`."""
+        return self._at_outcomes(self._crps, y, lambda y, at: np.abs(y - at), np.inf, np.inf)
 
     def nll(self, y: ArrayLike) -> Array:
-        """(n,) negative log likelihood of the outcomes."""
+        """Return the negative log likelihood (NLL) of each outcome, in nats."""
         return -self.logpdf(y)
 
     def pit(self, y: ArrayLike) -> Array:
-        """(n,) probability integral transform of the outcomes: uniform if the distributions are right."""
+        """Return the probability integral transform (PIT) of each outcome: uniform if the distributions are right."""
         return self.cdf(y)
+
+    def to_scipy(self) -> Any:
+        """Return a frozen scipy.stats distribution with (n,) parameters, which are NaN in point masses."""
+        if self._scipy_name is None:
+            raise NotImplementedError(f"no scipy.stats distribution is known for {self.name}")
+        from scipy import stats
+
+        return getattr(stats, self._scipy_name)(**self.params)
 
     def __len__(self) -> int:
         return len(next(iter(self._params.values())))
 
     def __getitem__(self, rows: Any) -> Self:
-        """The distributions of some rows: an index, a slice or a mask."""
+        """Select rows by an index, a slice, a list or a mask."""
         chosen = object.__new__(type(self))
         vars(chosen).update(vars(self))
         chosen._point = None if self._point is None else read_only(np.atleast_1d(self._point[rows]))
@@ -251,43 +285,55 @@ class Distribution(ABC):
         vars(self).update(state)
         for array in (self._point, *self._params.values()):
             if array is not None:
-                array.flags.writeable = False  # pickle forgets it
+                array.flags.writeable = False  # pickle makes arrays writable
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} distribution of {len(self)} rows>"
 
-    def _per_row(self, x: ArrayLike) -> tuple[Array, Mapping[str, Array], Array | None]:
-        """`x`, parameters and points, shaped so that they broadcast: a matrix has one line per row."""
-        x = np.asarray(x, np.float64)
-        n = len(self)
+    def _at_outcomes(
+        self,
+        formula: Callable[..., Array],
+        x: ArrayLike,
+        at_point: Callable[[Array, Array], Array | NDArray[np.bool_]],
+        at_minus_inf: float,
+        at_inf: float,
+    ) -> Array:
+        """Evaluate ``formula(x, **params)``, but ``at_point(x, point)`` in point masses and the limits at infinity."""
+        x, n = np.asarray(x, np.float64), len(self)
         if x.ndim > 2 or (x.ndim and len(x) not in (1, n)):
             raise ValueError(f"values of shape {x.shape} do not fit {n} rows; give a number, ({n},) or ({n}, k)")
-        if x.ndim == 2:
-            return x, *self._upright()
-        return x, self.params, self._point
+        finite = np.isfinite(x)
+        all_finite = np.all(finite)
+        inside = x if all_finite else np.where(finite, x, 1.0)
+        params, point = self._as_columns() if x.ndim == 2 else (self.params, self._point)
+        out = formula(inside, **params)
+        if point is not None:
+            out = with_point_masses(point, out, at_point(inside, point))
+        if all_finite:
+            return out
+        return np.where(finite, out, np.where(np.isnan(x), np.nan, np.where(x < 0.0, at_minus_inf, at_inf)))
 
-    def _per_level(self, q: ArrayLike) -> tuple[Array, Mapping[str, Array], Array | None]:
-        """Levels, parameters and points, shaped so that a list of levels makes a new last axis."""
+    def _at_levels(self, formula: Callable[..., Array], q: ArrayLike) -> Array:
+        """Evaluate ``formula(q, **params)``, but the place of point masses; a list of levels makes a new last axis."""
         q = np.asarray(q, np.float64)
         if q.ndim > 1:
-            raise ValueError(f"levels must be a number or a list, not of shape {q.shape}")
+            raise ValueError(f"levels must be a number or a list, not an array of shape {q.shape}")
         if not np.all((q >= 0.0) & (q <= 1.0)):
             raise ValueError(f"levels must lie between 0 and 1, not {q.tolist()}")
-        if q.ndim == 1:
-            return q, *self._upright()
-        return q, self.params, self._point
+        params, point = self._as_columns() if q.ndim == 1 else (self.params, self._point)
+        return with_point_masses(point, formula(q, **params))
 
-    def _upright(self) -> tuple[Mapping[str, Array], Array | None]:
-        """Parameters and points as (n, 1)."""
+    def _as_columns(self) -> tuple[Mapping[str, Array], Array | None]:
+        """Return parameters and point masses as (n, 1) columns."""
         point = None if self._point is None else self._point[:, None]
         return {key: value[:, None] for key, value in self._params.items()}, point
 
 
 class Positive(Distribution):
-    """A family on the positive numbers."""
+    """Base class of continuous families on the positive numbers."""
 
     needs_positive_mean = True
-    _needs = "it needs a mean > 0, and finite moments"
+    _needs = "it needs a mean > 0, and both finite"
 
     @staticmethod
     def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:

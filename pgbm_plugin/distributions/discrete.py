@@ -1,4 +1,4 @@
-"""What discrete families share: masses under their own names, and quantiles by search."""
+"""Base class of discrete families, with `pmf` and `logpmf`; and their quantiles, by search."""
 
 from __future__ import annotations
 
@@ -7,43 +7,46 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .arrays import Array
 from .base import Distribution
-from .rowwise import Array
 
 
 class Discrete(Distribution):
-    """A distribution on 0, 1, 2, ..."""
+    """Distributions on 0, 1, 2, ..."""
 
     needs_positive_mean = True
     _log_point_mass = 0.0
 
     def pmf(self, x: ArrayLike) -> Array:
-        """Mass: `pdf` by its proper name."""
+        """Return the probability mass at `x`; the same as `pdf`."""
         return self.pdf(x)
 
     def logpmf(self, x: ArrayLike) -> Array:
-        """Log mass: `logpdf` by its proper name."""
+        """Return the log of the probability mass at `x`; the same as `logpdf`."""
         return self.logpdf(x)
 
     def pit(self, y: ArrayLike) -> Array:
-        """(n,) mid-distribution transform P(Y < y) + P(Y = y) / 2, the discrete stand-in for a uniform."""
+        """Return the mid-point probability integral transform (PIT) of each outcome, P(Y < y) + P(Y = y) / 2.
+
+        Its mean is 1/2 if the distributions are right. It is not exactly uniform, because outcomes are whole numbers.
+        """
         return self.cdf(y) - 0.5 * self.pdf(y)
 
 
 def search_quantile(
     reached: Callable[[Array], NDArray[np.bool_]], mean: Array, sd: Array, infinite: NDArray[np.bool_]
 ) -> Array:
-    """The smallest k = 0, 1, ... that has `reached` its level; inf where `infinite`.
+    """Return the smallest k = 0, 1, ... for which ``reached(k)``, or inf where `infinite`.
 
-    Doubles an upper bound from the mean until it is reached everywhere, then bisects on whole numbers.
+    Starts above the mean and doubles the step until `reached` everywhere; then bisects on whole numbers.
     """
     shape = np.broadcast_shapes(np.shape(mean), np.shape(infinite))
     low = np.full(shape, -1.0)
     step = np.broadcast_to(np.maximum(sd, 1.0), shape).copy()
     high = np.broadcast_to(np.ceil(mean + step), shape).copy()
-    missing = np.isnan(high) | infinite
+    skipped = np.isnan(high) | infinite
     for _ in range(64):
-        short = ~(reached(high) | missing)
+        short = ~(reached(high) | skipped)
         if not short.any():
             break
         low = np.where(short, high, low)
@@ -51,9 +54,9 @@ def search_quantile(
         high = np.where(short, np.ceil(high + step), high)
     while True:
         middle = np.floor(0.5 * (low + high))
-        between = (low < middle) & (middle < high)  # beyond 2^53 there may be nothing between two whole numbers
+        between = (low < middle) & (middle < high)  # above 2^53, neighbouring floats may have none between
         if not between.any():
             break
-        there = reached(middle) | missing
-        high, low = np.where(between & there, middle, high), np.where(between & ~there, middle, low)
+        enough = reached(middle) | skipped
+        high, low = np.where(between & enough, middle, high), np.where(between & ~enough, middle, low)
     return np.where(np.broadcast_to(infinite, shape), np.inf, np.where(np.isnan(mean), np.nan, high))

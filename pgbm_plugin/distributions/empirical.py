@@ -1,4 +1,4 @@
-"""A location-scale family whose shape is a sample of residuals."""
+"""The empirical distribution, whose shape is a sample of residuals."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .arrays import Array
 from .base import Distribution
-from .rowwise import Array
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 class Empirical(Distribution):
-    """loc + scale R, with R one of m residuals, all equally likely: no shape is assumed.
+    """Empirical distribution: loc + scale R, where R is one of m observed residuals, all equally likely.
 
-    The residuals are those of `tune` or `conformalize`, (y - mean) / std, as they were seen: where they are not centred
-    or not of variance 1, they correct the mean and the spread. It has quantiles, samples and a CRPS, but no density.
+    It assumes no shape. If the residuals do not have mean 0 and variance 1, they also correct the mean and the
+    spread. It has quantiles, samples and a continuous ranked probability score (CRPS), but no density.
 
-    `lower` is a bound below which no outcome can lie; what would fall below lies on it.
+    Parameters
+    ----------
+    residuals : array-like of shape (m,)
+        Residuals (y - mean) / std of the rows that `tune` or `conformalize` saw.
+    lower : float, optional
+        Smallest possible outcome; outcomes that would be smaller become this one. Default: no bound.
+    point : array-like of shape (n,), optional
+        Place of each row that is a point mass, NaN in all other rows.
+    **params : float or array-like of shape (n,)
+        Parameters ``loc`` and ``scale``, the mean and standard deviation that the model predicts.
     """
 
     name = "empirical"
@@ -39,10 +48,11 @@ class Empirical(Distribution):
     @classmethod
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
         if "residuals" not in options:
-            raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
+            raise ValueError(f"{cls.name} needs residuals=; a model has them after model.tune or model.conformalize")
         mean, variance = np.asarray(mean, np.float64), np.asarray(variance, np.float64)
-        if not np.all(cls._fits(mean, variance)):
-            raise ValueError(f"{cls.name} cannot have moments that are not finite")
+        bad = ~cls._fits(mean, variance)
+        if bad.any():
+            raise ValueError(f"{cls.name} needs finite moments; those of {bad.sum()} of {bad.size} rows are not finite")
         point = np.where(variance <= 0.0, mean, np.nan)
         params: dict[str, Any] = {**cls._parameters(mean, np.where(variance <= 0.0, np.nan, variance)), **options}
         return cls(point=point, **params)
@@ -52,12 +62,12 @@ class Empirical(Distribution):
         return {"loc": mean, "scale": np.sqrt(variance)}
 
     def _moments(self, loc: Array, scale: Array) -> tuple[Array, Array]:
-        r, m, k = self.residuals, len(self.residuals), self._on_lower(loc, scale)
+        r, m, k = self.residuals, len(self.residuals), self._count_on_lower(loc, scale)
         sums, squares = _running_sum(r), _running_sum(r * r)
         share, low = k / m, np.where(k > 0, self.lower, 0.0)
         first, second = (sums[m] - sums[k]) / m, (squares[m] - squares[k]) / m
         mean = low * share + loc * (1.0 - share) + scale * first
-        # around the mean, so that nothing cancels
+        # moments around the mean, so that no digits cancel
         shift = loc - mean
         above = shift**2 * (1.0 - share) + 2.0 * shift * scale * first + scale**2 * second
         return mean, np.maximum((low - mean) ** 2 * share + above, 0.0)
@@ -66,12 +76,12 @@ class Empirical(Distribution):
         raise NotImplementedError(f"the {self.name} distribution has no density; score it with crps")
 
     def _cdf(self, x: Array, loc: Array, scale: Array) -> Array:
-        below = np.maximum(self._below((x - loc) / scale), self._on_lower(loc, scale))
+        below = np.maximum(self._count_at_most((x - loc) / scale), self._count_on_lower(loc, scale))
         return np.where(x < self.lower, 0.0, below / len(self.residuals))
 
     def _ppf(self, q: Array, loc: Array, scale: Array) -> Array:
         m = len(self.residuals)
-        # rounding in q * m must not push a level that lies on a step to the next one
+        # if q * m is a whole number, rounding must not raise the rank by 1
         rank = np.ceil(q * m - 1e-9).astype(np.int64) - 1
         return self._outcome(self.residuals[np.clip(rank, 0, m - 1)], loc, scale)
 
@@ -79,15 +89,15 @@ class Empirical(Distribution):
         return self._outcome(rng.choice(self.residuals, shape), loc, scale)
 
     def _crps(self, y: Array, loc: Array, scale: Array) -> Array:
-        """E|Y - y| - E|Y - Y'| / 2, from sorted residuals and running sums over them."""
+        """E|Y - y| - E|Y - Y'| / 2, by running sums over the sorted residuals."""
         r, m = self.residuals, len(self.residuals)
-        on_lower = self._on_lower(loc, scale)
+        on_lower = self._count_on_lower(loc, scale)
         low = np.where(on_lower > 0, self.lower, 0.0)
-        k = np.maximum(self._below((y - loc) / scale), on_lower)  # outcomes at most y, if y is not below the bound
+        k = np.maximum(self._count_at_most((y - loc) / scale), on_lower)  # count of outcomes <= y, for y >= lower
         sums = _running_sum(r)
 
         def sum_between(a: Any, b: Any) -> Array:
-            """Sum of the outcomes of ranks a..b."""
+            """Return the sum of the outcomes of ranks a + 1 to b."""
             return loc * (b - a) + scale * (sums[b] - sums[a])
 
         below, above = low * on_lower + sum_between(on_lower, k), sum_between(k, m)
@@ -101,31 +111,31 @@ class Empirical(Distribution):
         super().__setstate__(state)
         self.residuals.flags.writeable = False
 
-    def _below(self, z: Array) -> Any:
-        """How many residuals are <= z."""
+    def _count_at_most(self, z: Array) -> Any:
+        """Count the residuals <= z."""
         return np.searchsorted(self.residuals, z, side="right")
 
     def _outcome(self, residual: Array, loc: Array, scale: Array) -> Array:
-        """What a residual stands for."""
+        """Return the outcome of a residual, at least `lower`."""
         outcome = loc + scale * residual
-        return outcome if self.lower == -np.inf else np.where(residual <= self._bound(loc, scale), self.lower, outcome)
+        if self.lower == -np.inf:
+            return outcome
+        return np.where(residual <= self._lower_residual(loc, scale), self.lower, outcome)
 
-    def _on_lower(self, loc: Array, scale: Array) -> Any:
-        """How many outcomes lie on the lower bound."""
-        bounded = self.lower > -np.inf
-        return self._below(self._bound(loc, scale)) if bounded else np.zeros(np.shape(loc), np.int64)
+    def _count_on_lower(self, loc: Array, scale: Array) -> Any:
+        """Count the outcomes that lie on the lower bound."""
+        if self.lower == -np.inf:
+            return np.zeros(np.shape(loc), np.int64)
+        return self._count_at_most(self._lower_residual(loc, scale))
 
-    def _bound(self, loc: Array, scale: Array) -> Array:
-        """The residual of the lower bound, and a little more.
+    def _lower_residual(self, loc: Array, scale: Array) -> Array:
+        """Return the residual of the lower bound, plus a margin for rounding.
 
-        Under a log link with one relative spread, a label of 0 leaves the same residual, -mean / std, in every row;
-        rounding must not lift it off the bound again.
+        Under a log link, if the standard deviation is proportional to the mean, a label of 0 has the same residual,
+        -mean / std, in every row. Rounding must not turn it into an outcome above the bound.
         """
         residual = (self.lower - loc) / scale
         return residual + 1e-9 * (1.0 + np.abs(residual))
-
-    def to_scipy(self) -> Any:
-        raise NotImplementedError("scipy has no such location-scale family")
 
 
 def _running_sum(values: NDArray[Any]) -> Array:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import betaln, digamma, gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, xlogy
 
+from .arrays import Array
 from .base import Positive
-from .normal import unless_normal
-from .rowwise import Array
+from .normal import normal_where_narrow
 
 
 class Gamma(Positive):
-    """Gamma of shape a: mean a scale, variance a scale^2. Needs a positive mean."""
+    """Gamma distribution of shape a: the mean is a scale and must be positive, the variance is a scale^2."""
 
     name = "gamma"
+    _scipy_name = "gamma"
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
@@ -58,13 +57,8 @@ class Gamma(Positive):
         t = np.maximum(y, 0.0) / scale
         spread = scale * np.exp(-betaln(0.5, a))
         exact = y * (2.0 * gammainc(a, t) - 1.0) - a * scale * (2.0 * gammainc(a + 1.0, t) - 1.0) - spread
-        return unless_normal(exact, y, a * scale, np.sqrt(a) * scale)
+        return normal_where_narrow(exact, y, a * scale, np.sqrt(a) * scale)
 
     @staticmethod
     def _entropy(a: Array, scale: Array) -> Array:
         return a + np.log(scale) + gammaln(a) + (1.0 - a) * digamma(a)
-
-    def to_scipy(self) -> Any:
-        from scipy.stats import gamma
-
-        return gamma(**self.params)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy.special import exp1
 
+from .arrays import Array
 from .base import Distribution
-from .rowwise import Array
 
 _SD = math.pi / math.sqrt(6.0)
 
 
 class Gumbel(Distribution):
-    """Gumbel(loc, scale), skewed to the right: mean loc + euler_gamma scale, variance (pi scale)^2 / 6."""
+    """Gumbel distribution of maxima, skewed to the right.
+
+    The mean is loc + euler_gamma scale, the variance (pi scale)^2 / 6.
+    """
 
     name = "gumbel"
+    _scipy_name = "gumbel_r"
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
@@ -63,15 +66,10 @@ class Gumbel(Distribution):
         """scale (-z + 2 E1(exp(-z)) + euler_gamma - log 2) (Friederichs and Thorarinsdottir 2012, eq. 9)."""
         z = (y - loc) / scale
         with np.errstate(over="ignore"):
-            # far to the right E1(exp(-z)) = z - euler_gamma, and exp(-z) underflows
+            # for large z, exp(-z) underflows and E1(exp(-z)) is z - euler_gamma
             tail = np.where(z > 700.0, z - np.euler_gamma, exp1(np.exp(-np.minimum(z, 700.0))))
         return scale * (-z + 2.0 * tail + np.euler_gamma - math.log(2.0))
 
     @staticmethod
     def _entropy(loc: Array, scale: Array) -> Array:
         return np.log(scale) + np.euler_gamma + 1.0
-
-    def to_scipy(self) -> Any:
-        from scipy.stats import gumbel_r
-
-        return gumbel_r(**self.params)

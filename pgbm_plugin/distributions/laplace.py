@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from .arrays import Array
 from .base import Distribution
-from .rowwise import Array
 
 
 class Laplace(Distribution):
-    """Laplace(loc, scale): mean loc, variance 2 scale^2."""
+    """Laplace distribution with mean loc and variance 2 scale^2."""
 
     name = "laplace"
+    _scipy_name = "laplace"
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
@@ -61,8 +61,3 @@ class Laplace(Distribution):
     @staticmethod
     def _entropy(loc: Array, scale: Array) -> Array:
         return 1.0 + math.log(2.0) + np.log(scale)
-
-    def to_scipy(self) -> Any:
-        from scipy.stats import laplace
-
-        return laplace(**self.params)

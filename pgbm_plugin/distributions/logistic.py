@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy.special import expit, log_expit, logit
 
+from .arrays import Array
 from .base import Distribution
-from .rowwise import Array
 
 _SD = math.pi / math.sqrt(3.0)
 
 
 class Logistic(Distribution):
-    """Logistic(loc, scale): mean loc, variance (pi scale)^2 / 3."""
+    """Logistic distribution with mean loc and variance (pi scale)^2 / 3."""
 
     name = "logistic"
+    _scipy_name = "logistic"
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
@@ -54,15 +54,13 @@ class Logistic(Distribution):
 
     @staticmethod
     def _crps(y: Array, loc: Array, scale: Array) -> Array:
-        """scale (z - 2 log F(z) - 1); even in z, so taken at |z| where nothing cancels (Jordan et al. 2019)."""
+        """scale (z - 2 log F(z) - 1) (Jordan et al. 2019).
+
+        It is the same for -z, so it is computed at |z|, where no digits cancel.
+        """
         z = np.abs((y - loc) / scale)
         return scale * (z - 2.0 * log_expit(z) - 1.0)
 
     @staticmethod
     def _entropy(loc: Array, scale: Array) -> Array:
         return np.log(scale) + 2.0
-
-    def to_scipy(self) -> Any:
-        from scipy.stats import logistic
-
-        return logistic(**self.params)

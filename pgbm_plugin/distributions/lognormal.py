@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from .arrays import Array
 from .base import Positive
-from .rowwise import Array
-
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+from .normal import LOG_SQRT_2PI
 
 
 class LogNormal(Positive):
-    """exp of Normal(log scale, s): mean scale exp(s^2 / 2), variance mean^2 (exp(s^2) - 1). Needs a positive mean."""
+    """Log-normal distribution: log Y is normal with mean log(scale) and standard deviation s.
+
+    The mean is scale exp(s^2 / 2) and must be positive; the variance is mean^2 (exp(s^2) - 1).
+    """
 
     name = "lognormal"
+    _scipy_name = "lognorm"
     is_lognormal = True
 
     @staticmethod
@@ -32,7 +34,7 @@ class LogNormal(Positive):
 
     @staticmethod
     def _z(x: Array, s: Array, scale: Array) -> Array:
-        """Standardised logarithm; -inf for x <= 0."""
+        """Return the standardised logarithm of x; -inf for x <= 0."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(x, 0.0) / scale) / s
 
@@ -40,7 +42,7 @@ class LogNormal(Positive):
     def _logpdf(x: Array, s: Array, scale: Array) -> Array:
         z = LogNormal._z(x, s, scale)
         with np.errstate(divide="ignore", invalid="ignore"):
-            inside = -0.5 * z * z - np.log(x) - np.log(s) - _LOG_SQRT_2PI
+            inside = -0.5 * z * z - np.log(x) - np.log(s) - LOG_SQRT_2PI
         return np.where(x > 0.0, inside, -np.inf)
 
     @staticmethod
@@ -72,9 +74,4 @@ class LogNormal(Positive):
 
     @staticmethod
     def _entropy(s: Array, scale: Array) -> Array:
-        return np.log(scale) + 0.5 + np.log(s) + _LOG_SQRT_2PI
-
-    def to_scipy(self) -> Any:
-        from scipy.stats import lognorm
-
-        return lognorm(**self.params)
+        return np.log(scale) + 0.5 + np.log(s) + LOG_SQRT_2PI

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from .arrays import Array
 from .base import Distribution
-from .rowwise import Array
 
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Normal(Distribution):
-    """Normal(loc, scale): mean loc, variance scale^2."""
+    """Normal distribution with mean loc and variance scale^2."""
 
     name = "normal"
+    _scipy_name = "norm"
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
@@ -30,7 +30,7 @@ class Normal(Distribution):
     @staticmethod
     def _logpdf(x: Array, loc: Array, scale: Array) -> Array:
         z = (x - loc) / scale
-        return -0.5 * z * z - np.log(scale) - _LOG_SQRT_2PI
+        return -0.5 * z * z - np.log(scale) - LOG_SQRT_2PI
 
     @staticmethod
     def _cdf(x: Array, loc: Array, scale: Array) -> Array:
@@ -56,24 +56,19 @@ class Normal(Distribution):
     def _crps(y: Array, loc: Array, scale: Array) -> Array:
         """scale (z (2 Phi(z) - 1) + 2 phi(z) - 1/sqrt(pi)) (Gneiting et al. 2005, eq. 5)."""
         z = (y - loc) / scale
-        density = np.exp(-0.5 * z * z - _LOG_SQRT_2PI)
+        density = np.exp(-0.5 * z * z - LOG_SQRT_2PI)
         return scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / math.sqrt(math.pi))
 
     @staticmethod
     def _entropy(loc: Array, scale: Array) -> Array:
-        return 0.5 + _LOG_SQRT_2PI + np.log(scale)
-
-    def to_scipy(self) -> Any:
-        from scipy.stats import norm
-
-        return norm(**self.params)
+        return 0.5 + LOG_SQRT_2PI + np.log(scale)
 
 
-def unless_normal(crps: Array, y: Array, mean: Array, sd: Array) -> Array:
-    """A family's CRPS, but the normal's where the mean is more than 1e5 standard deviations.
+def normal_where_narrow(crps: Array, y: Array, mean: Array, sd: Array) -> Array:
+    """Replace a family's CRPS by the normal distribution's where the mean exceeds 1e5 standard deviations.
 
-    There the closed forms are differences of numbers of the size of the mean, and cancel; and a sum of so many parts,
-    as these families are, is normal to 1e-5.
+    There the family's closed form subtracts numbers as large as the mean, and loses its digits. The families that use
+    this (gamma, Poisson, negative binomial) are sums of many small parts, so that they are normal there to 1e-5.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(mean > 1e5 * sd, Normal._crps(y, mean, sd), crps)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ive, pdtr, pdtrc, xlogy
 
+from .arrays import Array
 from .discrete import Discrete, search_quantile
-from .normal import unless_normal
-from .rowwise import Array
+from .normal import normal_where_narrow
 
 
 class Poisson(Discrete):
-    """Poisson(mu): mean and variance mu. Only the mean is matched, which must be positive."""
+    """Poisson distribution with mean mu > 0; `from_moments` ignores the variance, because it is mu as well."""
 
     name = "poisson"
-    _needs = "it needs a mean > 0, and a finite one"
+    _scipy_name = "poisson"
+    _needs = "it needs a mean > 0 that is finite"
 
     @staticmethod
     def _fits(mean: Array, variance: Array) -> NDArray[np.bool_]:
@@ -59,13 +58,8 @@ class Poisson(Discrete):
     @staticmethod
     def _crps(y: Array, mu: Array) -> Array:
         """(y - mu)(2 F(y) - 1) + 2 mu f(floor y) - mu exp(-2 mu)(I0(2 mu) + I1(2 mu)) (Wei and Held 2014)."""
-        # ive gives up on large arguments, where both functions are 1 / sqrt(4 pi mu) to eight digits
+        # scipy's ive returns NaN for large arguments, where both functions are 1 / sqrt(4 pi mu) to eight digits
         spread = np.where(mu > 1e8, np.sqrt(mu / np.pi), mu * (ive(0, 2.0 * mu) + ive(1, 2.0 * mu)))
         mass = np.exp(Poisson._logpdf(np.floor(y), mu))
         exact = (y - mu) * (2.0 * Poisson._cdf(y, mu) - 1.0) + 2.0 * mu * mass - spread
-        return unless_normal(exact, y, mu, np.sqrt(mu))
-
-    def to_scipy(self) -> Any:
-        from scipy.stats import poisson
-
-        return poisson(**self.params)
+        return normal_where_narrow(exact, y, mu, np.sqrt(mu))

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import beta, betaln, digamma, stdtr, stdtrit
 
+from .arrays import Array
 from .base import Distribution
-from .rowwise import Array
 
 
 class StudentT(Distribution):
-    """Student's t with df degrees of freedom: mean loc, variance scale^2 df / (df - 2).
+    """Student's t distribution with mean loc and variance scale^2 df / (df - 2).
 
-    `from_moments` takes ``df`` (3 by default, more than 2): tails heavier than the normal's.
+    Its tails are heavier than the normal distribution's. `from_moments` takes the degrees of freedom ``df``, more than
+    2; the default is 3.
     """
 
     name = "studentt"
+    _scipy_name = "t"
 
     @staticmethod
     def _parameters(mean: Array, variance: Array, df: float = 3.0) -> dict[str, Array]:
         if not 2.0 < df < np.inf:
-            raise ValueError(f"df must be more than 2, for a finite variance, and finite, not {df}")
+            raise ValueError(f"df must be more than 2 (else the variance is infinite) and finite, not {df}")
         return {"df": np.full_like(mean, df), "loc": mean, "scale": np.sqrt(variance * (df - 2.0) / df)}
 
     @staticmethod
@@ -56,7 +56,7 @@ class StudentT(Distribution):
 
     @staticmethod
     def _crps(y: Array, df: Array, loc: Array, scale: Array) -> Array:
-        """Jordan, Krueger and Lerch (2019), appendix A: t distribution."""
+        """CRPS of the t distribution (Jordan, Krueger and Lerch 2019, appendix A)."""
         z = (y - loc) / scale
         density = np.exp(StudentT._logpdf(z, df, np.zeros(1), np.ones(1)))
         spread = 2.0 * np.sqrt(df) / (df - 1.0) * beta(0.5, df - 0.5) / beta(0.5, 0.5 * df) ** 2
@@ -67,13 +67,8 @@ class StudentT(Distribution):
         half = 0.5 * (df + 1.0)
         return half * (digamma(half) - digamma(0.5 * df)) + 0.5 * np.log(df) + betaln(0.5 * df, 0.5) + np.log(scale)
 
-    def to_scipy(self) -> Any:
-        from scipy.stats import t
-
-        return t(**self.params)
-
 
 def _quantile(df: Array, q: Array) -> Array:
-    """The standard quantile; scipy has +inf at levels near 0."""
+    """Return the quantile for loc 0 and scale 1; scipy wrongly returns +inf for levels near 0."""
     z = stdtrit(df, q)
     return np.where(q < 0.5, -np.abs(z), z)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import digamma, gammainc, gammaln, zeta
 
+from .arrays import Array
 from .base import Positive
-from .rowwise import Array
 
 
 class Weibull(Positive):
-    """Weibull of shape c: mean scale Gamma(1 + 1/c). Needs a positive mean."""
+    """Weibull distribution of shape c: the mean is scale Gamma(1 + 1/c) and must be positive."""
 
     name = "weibull"
+    _scipy_name = "weibull_min"
 
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
@@ -28,7 +27,7 @@ class Weibull(Positive):
 
     @staticmethod
     def _power(x: Array, c: Array, scale: Array) -> Array:
-        """(x / scale)^c, 0 for x <= 0."""
+        """Return (x / scale)^c; 0 for x <= 0."""
         with np.errstate(over="ignore"):
             return (np.maximum(x, 0.0) / scale) ** c
 
@@ -36,7 +35,7 @@ class Weibull(Positive):
     def _logpdf(x: Array, c: Array, scale: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.log(np.maximum(x, 0.0) / scale)
-            # at 0 the density is 0, scale^-1 or infinite as c is above, at or below 1
+            # at x = 0 the density is 0 for c > 1, 1 / scale for c = 1, infinite for c < 1
             inside = np.where(c == 1.0, 0.0, (c - 1.0) * t) - Weibull._power(x, c, scale) + np.log(c / scale)
         return np.where(x >= 0.0, inside, -np.inf)
 
@@ -66,7 +65,8 @@ class Weibull(Positive):
     def _crps(y: Array, c: Array, scale: Array) -> Array:
         """y (2 F - 1) + mean (2^(-1/c) - 2 P(1 + 1/c, (y / scale)^c)).
 
-        E|Y - y| by the incomplete gamma function, and E|Y - Y'| because a minimum of two is Weibull again.
+        From E|Y - y| - E|Y - Y'| / 2. The first term is an incomplete gamma function; the second is closed because
+        the minimum of two Weibull variables is again Weibull.
         """
         mean = scale * np.exp(gammaln(1.0 + 1.0 / c))
         power = Weibull._power(y, c, scale)
@@ -76,28 +76,26 @@ class Weibull(Positive):
     def _entropy(c: Array, scale: Array) -> Array:
         return np.euler_gamma * (1.0 - 1.0 / c) + np.log(scale / c) + 1.0
 
-    def to_scipy(self) -> Any:
-        from scipy.stats import weibull_min
-
-        return weibull_min(**self.params)
-
 
 # log Gamma(1 + 2u) - 2 log Gamma(1 + u) as a power series in u, from u^2 on
 _ORDERS = np.arange(2, 15)
 _SERIES = (-1.0) ** _ORDERS * zeta(_ORDERS) * (2.0**_ORDERS - 2.0) / _ORDERS
-# below this, the series is exact to rounding and the difference of gamma functions is not
+# for u below this, the series is exact to rounding, while the difference of gamma functions loses digits
 _SMALL = 0.02
 
 
 def _log_second_moment(log_c: Array) -> Array:
-    """log(1 + cv^2) = log Gamma(1 + 2/c) - 2 log Gamma(1 + 1/c), falling in c."""
+    """Return log(1 + cv^2) = log Gamma(1 + 2/c) - 2 log Gamma(1 + 1/c), which decreases with c.
+
+    cv is the coefficient of variation, the standard deviation over the mean.
+    """
     u = np.exp(-log_c)
     exact = gammaln(1.0 + 2.0 * u) - 2.0 * gammaln(1.0 + u)
     return np.where(u < _SMALL, u * u * np.polynomial.polynomial.polyval(np.minimum(u, _SMALL), _SERIES), exact)
 
 
 def _slope(log_c: Array) -> Array:
-    """Derivative of `_log_second_moment` by log c."""
+    """Return the derivative of `_log_second_moment` by log c."""
     u = np.exp(-log_c)
     exact = -2.0 * u * (digamma(1.0 + 2.0 * u) - digamma(1.0 + u))
     series = np.polynomial.polynomial.polyval(np.minimum(u, _SMALL), _ORDERS * _SERIES)
@@ -105,14 +103,14 @@ def _slope(log_c: Array) -> Array:
 
 
 def _shape(target: Array) -> Array:
-    """The shape whose `_log_second_moment` is the target: interpolated on a grid, then two steps of Newton."""
+    """Return the shape c whose `_log_second_moment` is `target`: interpolate on a grid, then take two Newton steps."""
     log_c = np.interp(-np.log(target), _GRID_LOG_TARGET, _GRID_LOG_C)
     for _ in range(2):
         value = _log_second_moment(log_c)
-        log_c -= value * np.log(value / target) / _slope(log_c)  # in log target, which is nearly linear in log c
+        log_c -= value * np.log(value / target) / _slope(log_c)  # steps in log target, which is nearly linear in log c
     return np.exp(log_c)
 
 
-# coefficients of variation from 1e-8 to 1e10
+# the grid covers coefficients of variation from 1e-8 to 1e10
 _GRID_LOG_C = np.linspace(np.log(0.04), np.log(2e8), 4096)
 _GRID_LOG_TARGET = -np.log(_log_second_moment(_GRID_LOG_C))

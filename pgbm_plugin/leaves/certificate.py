@@ -1,7 +1,7 @@
 """Certificate: are these the rows, labels and settings that the trees were grown from?
 
-With the right ones, the recomputed ``-alpha G / (H + lambda)`` equals every stored leaf value, to rounding; one label
-of thousands off by one shows as 1e-3. What else may be wrong is then a diagnosis from counts, covers and errors.
+If they are, the recomputed ``-alpha G / (H + lambda)`` equals every stored leaf value, to rounding. One label of
+thousands that is off by one shows as an error of 1e-3. Counts, covers and errors then tell what else may be wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..trees.forest import Forest
 from ..trees.objectives import LOG, SQUAREDLOG
 from ..trees.training_spec import TrainingSpec
 from .moments import LeafMoments
-from .weights import soft_threshold
+from .newton import newton_weights
 
 Status = Literal["certified", "held-out", "subsampled", "approximate"]
 
@@ -27,13 +27,16 @@ class Certificate:
 
     Attributes
     ----------
-    status : "certified": the stored leaves were reproduced;
-        "held-out": the rows are not the training rows: the moments are out of sample, unless the rows are some of them;
-        "subsampled": trees were grown on samples of these rows, and which is not stored;
+    status : {"certified", "held-out", "subsampled", "approximate"}
+        "certified": the stored leaves were reproduced from these rows. "held-out": the rows are not the training rows,
+        or not all of them. "subsampled": trees were grown on samples of these rows, and the model does not store which.
         "approximate": the stored leaves are not what the formula gives, for the reason in `sentence`.
-    error : the largest error of a recomputed leaf, relative to the leaf's gradients.
-    tolerance : the error up to which the booster's rounding explains it.
-    sentence : what was found, for people.
+    error : float
+        The largest error of a recomputed leaf, relative to the leaf's gradients.
+    tolerance : float
+        The error up to which the booster's rounding explains it.
+    sentence : str
+        The finding in words.
     """
 
     status: Status
@@ -58,20 +61,19 @@ def certify(forest: Forest, spec: TrainingSpec, moments: LeafMoments, weighted: 
 
 
 def leaf_errors(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> NDArray[np.float64]:
-    """(L,) difference between recomputed and stored leaf, relative to the leaf that aligned gradients would give."""
+    """Return for each of the L leaves the error of its recomputed value, relative to that of aligned gradients."""
     tree = forest.tree_of_leaf()
     n = np.maximum(moments.count, 1)
-    denominator = moments.h_sum + spec.lambda_
-    usable = (moments.count > 0) & (denominator > 0) & ~spec.constant[tree]
-    denominator = np.where(usable, denominator, 1.0)
+    newton, denominator, usable = newton_weights(spec, moments)
+    usable &= ~spec.constant[tree]
     alpha, step = spec.alpha[tree], spec.step(forest.leaf_value, tree).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        newton = np.clip(soft_threshold(moments.g_sum, spec.l1) / denominator, -spec.max_step, spec.max_step)
+        newton = np.clip(newton, -spec.max_step, spec.max_step)
         rms = np.sqrt(moments.gg / n + moments.g_mean**2)
         scale = alpha * n * (rms + _gradient_noise(forest, spec, moments) / spec.tolerance) / denominator
-        # what a constant stands for is in `start`; an empty leaf is wrong by all of itself
+        # a constant tree's value is part of the base score; an empty leaf is wrong by all of its value
         difference = np.abs(np.where(spec.constant[tree], 0.0, -alpha * newton) - step)
-        # a stored value is rounded together with the start that is folded into it
+        # a stored value was rounded together with the base score that is folded into it
         rounding = 2.0 * float(np.finfo(np.float64).eps) * np.abs(forest.leaf_value)
         difference -= np.where(spec.folded[tree], rounding, 0.0)
         largest = max(float(np.abs(forest.leaf_value).max()), float(np.finfo(float).tiny))
@@ -80,11 +82,10 @@ def leaf_errors(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> NDA
 
 
 def _gradient_noise(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> NDArray[np.float64]:
-    """(L,) rounding error of a single gradient that does not shrink with it.
+    """Return for each of the L leaves the rounding error of a single gradient that does not shrink with the gradient.
 
-    Under a log link g is a difference with exp(margin), computed in the booster's precision from a margin of that
-    precision; elsewhere it is a difference with a margin that we follow bit for bit, but for a start that was folded
-    into the first tree.
+    Under a log link, g is a difference with exp(margin), which the booster computes in its own precision. Elsewhere it
+    is a difference with a margin that is followed bit for bit, apart from a base score folded into the first tree.
     """
     largest = float(np.abs(forest.leaf_value).max())
     if forest.link == LOG or (spec.objective is not None and spec.objective.code == SQUAREDLOG):
@@ -144,7 +145,7 @@ def _diagnose(
 
 
 def _may_be_subsampled(forest: Forest, spec: TrainingSpec) -> bool:
-    """Where the model does not say: each tree draws its own sample, and these do not have one size."""
+    """Tell whether trees may have been grown on samples: each tree draws its own, and their sizes differ."""
     if spec.subsampled is not None or not _has_unit_hessian(spec):
         return spec.subsampled is not False
     sizes = np.add.reduceat(spec.leaf_cover, forest.leaf_start[:-1])[spec.new_iteration()]
@@ -152,7 +153,7 @@ def _may_be_subsampled(forest: Forest, spec: TrainingSpec) -> bool:
 
 
 def _whose_moments(spec: TrainingSpec, moments: LeafMoments, weighted: bool) -> str:
-    """Of rows that are not those of training: they are others where some leaf holds more than training saw."""
+    """Say whether rows that are not those of training are others, or may be a part: no leaf then holds more rows."""
     weights = (
         ""
         if weighted or spec.leaf_count is not None
@@ -169,12 +170,12 @@ def _whose_moments(spec: TrainingSpec, moments: LeafMoments, weighted: bool) -> 
     )
 
 
-# A label that is off moves hessians in some leaves under some objectives; other rows move nearly all.
+# A wrong label changes the hessians of some leaves under some objectives; wrong rows change those of nearly all.
 _MOSTLY = 0.9
 
 
 def _share_of_matching_leaves(spec: TrainingSpec, moments: LeafMoments) -> float:
-    """How many leaves hold as many rows, or as much hessian, as in training."""
+    """Return the share of leaves that hold as many rows, or as much hessian, as in training."""
     if spec.leaf_count is not None:
         return float(np.mean(moments.count == spec.leaf_count))
     with np.errstate(invalid="ignore"):
@@ -182,7 +183,7 @@ def _share_of_matching_leaves(spec: TrainingSpec, moments: LeafMoments) -> float
 
 
 def _same_size(spec: TrainingSpec, moments: LeafMoments) -> bool:
-    """Whether leaves that fit also hold as much as in training: twice the same rows fit, too."""
+    """Tell whether leaves hold as much as in training: the same rows given twice fit the values, too."""
     if spec.leaf_count is not None:
         return bool(np.all(moments.count == spec.leaf_count))
     if _has_unit_hessian(spec):  # whole numbers, unless there are weights
@@ -193,23 +194,20 @@ def _same_size(spec: TrainingSpec, moments: LeafMoments) -> bool:
 
 
 def _clipped(spec: TrainingSpec, moments: LeafMoments) -> int:
-    """How many leaves are at the bound on a step."""
-    denominator = moments.h_sum + spec.lambda_
-    usable = (moments.count > 0) & (denominator > 0)
-    with np.errstate(over="ignore"):
-        newton = soft_threshold(moments.g_sum, spec.l1) / np.where(usable, denominator, 1.0)
+    """Return how many leaves are at the bound on a step."""
+    newton, _, usable = newton_weights(spec, moments)
     return int(np.count_nonzero(usable & (np.abs(newton) >= spec.max_step * (1.0 - 1e-6))))
 
 
 def contains_training_rows(spec: TrainingSpec, moments: LeafMoments) -> bool:
-    """Whether no leaf saw more in training than it holds of these rows: so for any sample of them."""
+    """Tell whether no leaf saw more in training than it holds of these rows, as for any sample of them."""
     if spec.leaf_count is not None:
         return bool(np.all(spec.leaf_count <= moments.count))
     return bool(np.all(spec.leaf_cover <= moments.h_sum * (1 + 1e-4)))
 
 
 def _training_rows(forest: Forest, spec: TrainingSpec) -> int | None:
-    """How many rows the first tree was grown on."""
+    """Return how many rows the first tree was grown on; None if the model does not store it."""
     return None if spec.leaf_count is None else int(spec.leaf_count[: forest.leaf_start[1]].sum())
 
 
@@ -218,7 +216,7 @@ def _has_unit_hessian(spec: TrainingSpec) -> bool:
 
 
 def _covers_are_fractions(spec: TrainingSpec) -> bool:
-    """Hessians of 1 sum to whole numbers; anything else means weights or another objective."""
+    """Tell whether sums of hessians are not whole, where hessians are 1: there were weights or another objective."""
     return bool(np.any(spec.leaf_cover != np.round(spec.leaf_cover)))
 
 

@@ -1,18 +1,19 @@
-"""LeafMoments as bytes: a versioned header, arrays, a checksum. No pickle: bytes from anywhere can do no harm.
+"""Moments as bytes: a versioned header, arrays, a checksum. There is no pickle: bytes from anywhere can do no harm.
 
-All numbers are little-endian. Header: magic, version, flags, leaves, rows; then the arrays of `LeafMoments` in order,
-(L,) each; then the CRC-32 of all before. Flag 1: moments have decayed, so that counts are float64 and freedom follows.
+All numbers are little-endian. The header is magic, version, flags, leaves, rows. The arrays of `LeafMoments` follow in
+order, (L,) each, then the CRC-32 of all before. Flag 1: moments have decayed, so that counts are float64 and `freedom`
+comes last.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from .moments import LeafMoments
 
 _MAGIC = b"PGBMmom\n"
 _VERSION = 1
@@ -24,17 +25,16 @@ _CHECKSUM = struct.Struct("<I")
 _SLACK = 1e-9
 
 
-def to_bytes(moments: LeafMoments) -> bytes:
-    """See `LeafMoments.to_bytes`."""
-    flags = 0 if moments.freedom is None else _DECAYED
-    header = _HEADER.pack(_MAGIC, _VERSION, flags, len(moments.count), moments.rows)
-    arrays = (values.astype(values.dtype.newbyteorder("<")).tobytes() for values in moments.arrays().values())
-    body = b"".join([header, *arrays])
+def pack_moments(rows: float, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return the bytes of moments of so many rows; `arrays` are those of `LeafMoments` in order."""
+    flags = _DECAYED if "freedom" in arrays else 0
+    header = _HEADER.pack(_MAGIC, _VERSION, flags, len(arrays["count"]), rows)
+    body = b"".join([header, *(array.astype(array.dtype.newbyteorder("<")).tobytes() for array in arrays.values())])
     return body + _CHECKSUM.pack(zlib.crc32(body))
 
 
-def from_bytes(raw: bytes) -> LeafMoments:
-    """See `LeafMoments.from_bytes`. Every number is checked: kernels and formulas rely on them."""
+def unpack_moments(raw: bytes) -> tuple[float, dict[str, NDArray[Any]]]:
+    """Return rows and arrays from `pack_moments`. Every number is checked, because formulas rely on them."""
     if not isinstance(raw, (bytes, bytearray, memoryview)):
         raise TypeError(f"moments are read from bytes, not from {type(raw).__name__}")
     raw = bytes(raw)
@@ -51,28 +51,26 @@ def from_bytes(raw: bytes) -> LeafMoments:
         raise ValueError(f"damaged moments: {len(raw)} bytes, {leaves} leaves need {end + _CHECKSUM.size}")
     if _CHECKSUM.unpack_from(raw, end)[0] != zlib.crc32(raw[:end]):
         raise ValueError("damaged moments: the checksum does not fit")
-    kinds = {"count": "<f8" if flags else "<i8"}
-    arrays: dict[str, NDArray[np.float64]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for i, name in enumerate(names):
-        found = np.frombuffer(raw, kinds.get(name, "<f8"), leaves, _HEADER.size + 8 * leaves * i)
-        arrays[name] = found.astype(found.dtype.newbyteorder("="))
-    moments = LeafMoments(rows if flags else int(rows) if np.isfinite(rows) else rows, **arrays)
-    _check(moments, rows)
-    return moments
+        dtype = "<i8" if name == "count" and not flags else "<f8"
+        array = np.frombuffer(raw, dtype, leaves, _HEADER.size + 8 * leaves * i)
+        arrays[name] = array.astype(array.dtype.newbyteorder("="))
+    _check(rows, arrays)
+    return rows if flags else int(rows), arrays
 
 
-def _check(moments: LeafMoments, rows: float) -> None:
+def _check(rows: float, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Refuse numbers that no rows can have."""
-    arrays = moments.arrays()
-    finite = all(np.all(np.isfinite(values)) for values in arrays.values())
-    if not (finite and 0 <= rows < 2**53 and rows == moments.rows):
+    finite = np.isfinite(rows) and all(np.all(np.isfinite(array)) for array in arrays.values())
+    if not (finite and 0 <= rows < 2**53 and ("freedom" in arrays or rows == int(rows))):
         raise ValueError("damaged moments: a number is not finite, or there is no such number of rows")
-    if np.any(moments.count > rows * (1 + _SLACK)) or any(
+    count = arrays["count"]
+    if np.any(count > rows * (1 + _SLACK)) or any(
         np.any(arrays[name] < 0) for name in ("count", "gg", "hh", "freedom") if name in arrays
     ):
         raise ValueError("damaged moments: a count or a sum of squares is out of range")
-    if moments.freedom is not None and np.any(moments.freedom > moments.count):
+    if "freedom" in arrays and np.any(arrays["freedom"] > count):
         raise ValueError("damaged moments: a leaf has more freedom than rows")
-    empty = moments.count == 0
-    if any(np.any(arrays[name][empty] != 0) for name in arrays):
+    if any(np.any(array[count == 0] != 0) for array in arrays.values()):
         raise ValueError("damaged moments: a leaf without rows has moments")

@@ -1,4 +1,4 @@
-"""Learning rate and lambda from the data, where the model has lost them or rounds them."""
+"""Learning rates and regularisation solved from the data, where the model has lost or rounded them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from .moments import LeafMoments
 
 
 def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
-    """Other learning rates and regularisation, if they make the leaves fit: the same for all trees, else per tree.
+    """Return the spec with learning rates and regularisation that make the leaves fit, if there are such.
 
-    A leaf of value v obeys ``v (H + lambda) / alpha + l1 sign(v) = -G``: linear in 1/alpha, lambda/alpha and l1. Model
-    text rounds them to six digits and keeps only the last value of a schedule; XGBoost's files keep none.
+    The same rates for all trees are tried first, then rates per tree. A leaf of value v obeys
+    ``v (H + lambda) / alpha + l1 sign(v) = -G``, which is linear in 1/alpha, lambda/alpha and l1. LightGBM's text
+    rounds the rates to six digits and keeps only the last value of a schedule; XGBoost's files keep none.
     """
     if spec.constant.all():
         return spec
@@ -41,15 +42,15 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
         fit = _fit_rates(np.stack(columns, axis=1), target, float(base[trees[0]]))
         if fit is None:
             return spec
-        alpha, lambda_, of_trees = spec.alpha.copy(), spec.lambda_.copy(), np.isin(tree, trees)
-        alpha[trees], lambda_[of_trees] = fit.alpha, fit.lambda_ + extra[of_trees]
+        alpha, lambda_, leaves = spec.alpha.copy(), spec.lambda_.copy(), np.isin(tree, trees)
+        alpha[trees], lambda_[leaves] = fit.alpha, fit.lambda_ + extra[leaves]
         off = np.abs(alpha[trees] / spec.alpha[trees] - 1.0)
         if np.any(off > spec.alpha_error[trees]):
             return spec
-        # lambda is known, and other trees, whose learning rate is, vouch for the labels: two leaves tell one number
-        told = lambda_known and use.sum() > 1
-        sure = spec.rates_known and bool(fit.sure or told or np.all(off <= 1e-5))
-        return replace(spec, alpha=alpha, lambda_=lambda_, l1=fit.l1 if l1 else spec.l1, rates_known=sure)
+        # where lambda is known and other trees vouch for the labels, two leaves determine the one number that is left
+        determined = fit.determined or (lambda_known and use.sum() > 1) or np.all(off <= 1e-5)
+        rates_known = spec.rates_known and bool(determined)
+        return replace(spec, alpha=alpha, lambda_=lambda_, l1=fit.l1 if l1 else spec.l1, rates_known=rates_known)
 
     lambda_known = spec.rates_known and bool(np.any(np.isfinite(spec.alpha_error)))
 
@@ -73,18 +74,18 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
 
 @dataclass(frozen=True)
 class _Fit:
-    """The rates of a fit; `sure` if there were leaves enough, and of different size, to tell them all."""
+    """Rates that fit; `determined` if there were enough leaves, of different sizes, to tell all of them."""
 
     alpha: float
     lambda_: float
     l1: float
-    sure: bool
+    determined: bool
 
 
 def _fit_rates(columns: NDArray[np.float64], target: NDArray[np.float64], lambda_: float) -> _Fit | None:
-    """Solve ``columns @ [1 / alpha, lambda / alpha, l1] = target``, the last one only if there is a column for it.
+    """Solve ``columns @ [1 / alpha, lambda / alpha, l1] = target``; l1 only if there is a column for it.
 
-    Where leaves are too few or too alike to tell all, for alpha alone.
+    Where leaves are too few or too alike to tell all rates, only alpha is solved.
     """
     scale = np.abs(columns).max(axis=0, initial=0.0)
     if not np.all(scale > 0):

@@ -1,7 +1,8 @@
-"""Custom objectives: whose gradients the trees were grown from, and which of them can be taken of some rows alone."""
+"""Custom objectives: the gradients that trees were grown from, and whether a part of the rows is enough for them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,19 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnsupportedModelError
-from ..leaves.moments import LabelledRows
+from ..tables.labelled import LabelledRows
 from ..trees.objectives import IDENTITY, Gradients, custom
 from ..trees.training_spec import TrainingSpec
-from .torch_objective import Hessian, TorchObjective
+from .torch_objective import Hessian, TorchObjective, remembered
 
-Objective = Gradients | TorchObjective
+CustomObjective = Gradients | TorchObjective
+"""What users give as `objective`: a function ``(margin, y) -> (g, h)``, or a `torch_objective`."""
+
+_BUILT_IN = "the model has a built-in objective, {!r}; leave objective= out"
 
 
 @dataclass(frozen=True)
-class TorchSteps:
-    """A torch objective's derivatives on rows of these weights, in the form of any custom objective.
+class TorchGradients:
+    """A torch objective on rows of these weights, as a function ``(margin, y) -> (g, h)``.
 
-    `batch` says that the rows are some of many: a loss must then not couple them, nor need an average of all.
+    Attributes
+    ----------
+    objective : TorchObjective
+        The loss.
+    weight : (n,) float array or None
+        Weights of the rows.
+    hessian : {"diagonal", "rowsum"} or None
+        The second derivative that is returned; None for the one that stepped the trees.
+    batch : bool
+        Whether the rows are a part of all rows. The loss must then not couple them, nor need an average of all.
     """
 
     objective: TorchObjective
@@ -39,8 +52,24 @@ class TorchSteps:
         return g, h
 
 
-def with_objective(spec: TrainingSpec, objective: Objective | None, data: LabelledRows) -> TrainingSpec:
-    """The spec with the objective of training, the model's own for None, as these rows need it."""
+def candidate_objectives(
+    booster: Any, spec: TrainingSpec, objective: CustomObjective | None, y: NDArray[np.float64]
+) -> Sequence[CustomObjective | None]:
+    """Return the custom objectives that training may have had; None stands for the model's own.
+
+    The certificate decides between several: a booster does not store a custom objective, but a `torch_objective` that
+    still lives remembers the labels it was called with.
+    """
+    attribute = getattr(booster, "objective", None)
+    if objective is not None or isinstance(attribute, TorchObjective):
+        return [attribute if objective is None else objective]
+    if spec.objective is None:
+        return remembered(y) or [None]
+    return [None, *remembered(y)] if spec.objective.may_be_custom else [None]
+
+
+def with_objective(spec: TrainingSpec, objective: CustomObjective | None, data: LabelledRows) -> TrainingSpec:
+    """Return the spec with a custom objective on these rows, or with the model's own for None."""
     if objective is None:
         if spec.objective is None:
             raise UnsupportedModelError(
@@ -54,29 +83,47 @@ def with_objective(spec: TrainingSpec, objective: Objective | None, data: Labell
             f"objective must be a function (margin, y) -> (g, h), not {objective!r}; built-in objectives are read "
             f"from the model"
         )
-    if spec.objective is not None and spec.objective.link != IDENTITY:
-        raise ValueError(f"the model has a built-in objective, {spec.objective.name!r}; leave objective= out")
+    check_may_be_custom(spec)
     if not isinstance(objective, TorchObjective):
         return replace(spec, objective=custom(objective))
-    steps = TorchSteps(objective, data.weight)
+    gradients = TorchGradients(objective, data.weight)
     coupled = objective.levels is not None and objective.hessian == "rowsum"
-    return replace(spec, objective=custom(steps, replace(steps, hessian="diagonal") if coupled else None))
+    return replace(spec, objective=custom(gradients, replace(gradients, hessian="diagonal") if coupled else None))
+
+
+def check_may_be_custom(spec: TrainingSpec) -> None:
+    """Refuse a custom objective for a model that stores a built-in one with a link."""
+    if spec.objective is not None and spec.objective.link != IDENTITY:
+        raise ValueError(_BUILT_IN.format(spec.objective.name))
+
+
+def with_diagonal(spec: TrainingSpec) -> TrainingSpec:
+    """Return the spec with the Hessian's diagonal, which the variance needs, if trees were stepped with another."""
+    if spec.objective is None or spec.objective.diagonal is None:
+        return spec
+    return replace(spec, objective=replace(spec.objective, gradients=spec.objective.diagonal))
 
 
 def on_rows(spec: TrainingSpec, data: LabelledRows) -> TrainingSpec:
-    """The same objective on other rows."""
+    """Return the spec of a wrapped model for other rows: a torch objective gets their weights."""
     objective = spec.objective
     assert objective is not None
     objective.check_labels(data.y)
-    steps, diagonal = (
-        replace(of, weight=data.weight) if isinstance(of, TorchSteps) else of
-        for of in (objective.gradients, objective.diagonal)
+    gradients, diagonal = (
+        replace(function, weight=data.weight) if isinstance(function, TorchGradients) else function
+        for function in (objective.gradients, objective.diagonal)
     )
-    return replace(spec, objective=replace(objective, gradients=steps, diagonal=diagonal))
+    return replace(spec, objective=replace(objective, gradients=gradients, diagonal=diagonal))
 
 
-def check_takes_batches(spec: TrainingSpec, objective: Objective | None) -> None:
-    """Refuse an objective that needs all rows at once, before any is read."""
+def own_objective(spec: TrainingSpec) -> CustomObjective | None:
+    """Return the custom objective that a model was wrapped with; None for a built-in one."""
+    gradients = None if spec.objective is None else spec.objective.gradients
+    return gradients.objective if isinstance(gradients, TorchGradients) else gradients
+
+
+def check_takes_batches(spec: TrainingSpec, objective: CustomObjective | None) -> None:
+    """Refuse an objective that needs all rows at once, before any row is read."""
     if objective is None and spec.objective is not None:
         return
     way_out = "give all rows at once, wrap(booster, X, y, objective=...), or record() them in training"
@@ -95,19 +142,22 @@ def check_takes_batches(spec: TrainingSpec, objective: Objective | None) -> None
         raise UnsupportedModelError(f"{objective!r} couples rows, and needs all of them for each tree: {way_out}")
 
 
-def on_batch(spec: TrainingSpec, objective: Objective | None, data: LabelledRows, probe: bool) -> TrainingSpec:
-    """The spec with the objective of training, for some rows of many; `probe` whether a torch loss couples them."""
+def on_batch(spec: TrainingSpec, objective: CustomObjective | None, data: LabelledRows, probe: bool) -> TrainingSpec:
+    """Return the spec with the objective of training on a part of the rows.
+
+    `probe` tests whether a torch loss couples rows, and refuses one that does.
+    """
     spec = with_objective(spec, objective, data)
     if not isinstance(objective, TorchObjective):
         return spec
     margin = np.full(len(data), spec.start) if data.init_score is None else data.init_score
     if probe and objective.couples_rows(margin, data.y):
         raise UnsupportedModelError(f"the loss of {objective!r} couples rows, and needs all of them for each tree")
-    return replace(spec, objective=custom(TorchSteps(objective, data.weight, batch=True)))
+    return replace(spec, objective=custom(TorchGradients(objective, data.weight, batch=True)))
 
 
-def without_weights(spec: TrainingSpec, objective: Objective | None) -> TrainingSpec:
-    """What a model keeps of the objective that its batches had: all but their weights."""
+def without_weights(spec: TrainingSpec, objective: CustomObjective | None) -> TrainingSpec:
+    """Return what a model keeps of the objective that its batches had: everything but their weights."""
     if not isinstance(objective, TorchObjective):
         return spec
-    return replace(spec, objective=custom(TorchSteps(objective, None, batch=True)))
+    return replace(spec, objective=custom(TorchGradients(objective, None, batch=True)))

@@ -1,4 +1,4 @@
-"""Levels of a hierarchy: rows summed to groups, each with a weight, for losses of sums."""
+"""Levels of a hierarchy, for losses of sums: each level sums rows into groups that have weights."""
 
 from __future__ import annotations
 
@@ -11,17 +11,29 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Level:
-    """Rows summed to groups; `group` is (n,) positions, None for the rows themselves; `weight` one or one a group."""
+    """One level of a hierarchy: how n rows are summed into groups.
+
+    Attributes
+    ----------
+    group : (n,) int array or None
+        The group of each row; None if every row is a group of its own.
+    size : int
+        Number of groups.
+    weight : () or (size,) float array
+        Weight of every group.
+    """
 
     group: NDArray[np.int64] | None
     size: int
     weight: NDArray[np.float64]
 
     def sums(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the sum of the rows' values in each group."""
         return values if self.group is None else np.bincount(self.group, values, self.size).astype(np.float64)
 
 
 def read_levels(levels: Any) -> list[Level]:
+    """Check the `levels` of `torch_objective`, a list of pairs (groups, weight)."""
     out = []
     for pair in levels:
         if not isinstance(pair, tuple) or len(pair) != 2:
@@ -45,7 +57,7 @@ def read_levels(levels: Any) -> list[Level]:
 
 
 def _group(groups: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Names of groups in order, and the position of each row's; a missing name is nobody's group."""
+    """Return the names of groups in order, and the group of each row; refuse rows without a name."""
     if groups.ndim != 1:
         raise ValueError(f"groups of a level must have one dimension, not shape {groups.shape}")
     missing = np.array([name is None or name != name for name in groups.tolist()], bool)

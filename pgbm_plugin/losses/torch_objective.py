@@ -1,4 +1,4 @@
-"""Any differentiable torch loss as an objective of both boosters: exact gradient, exact diagonal of the Hessian."""
+"""torch_objective(): any differentiable torch loss as an objective of the boosters, with exact derivatives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..boosters import booster_of_dataset
 from ..errors import warn
-from ..tables.columns import read_column, read_weights
+from ..tables.columns import read_labels, read_weights
 from .levels import Level, read_levels
 
 Array = NDArray[np.float64]
@@ -20,7 +21,7 @@ Hessian = Literal["diagonal", "rowsum"]
 # A second derivative of 0 or less is raised to this share of the average positive one.
 _FLOOR = 1e-3
 
-# The largest learning rate that either booster takes by default.
+# The largest learning rate that a booster takes by default.
 _DEFAULT_RATE = 0.3
 
 # Objectives that still live: a booster forgets its own, see `remembered`.
@@ -35,24 +36,30 @@ def torch_objective(
     device: Any = None,
     dtype: Any = None,
 ) -> TorchObjective:
-    """An objective for `lgb.train`, `LGBMRegressor`, `xgb.train` and `XGBRegressor` from a torch loss.
+    """Return an objective for `lgb.train`, `LGBMRegressor`, `xgb.train` and `XGBRegressor` from a torch loss.
 
     Parameters
     ----------
-    loss : ``loss(y_pred, y_true)``, a function of two tensors that returns a loss per row, or their sum.
-    levels : for losses of sums of rows: a list of ``(groups, weight)``. `groups` names each row's group, or is None for
-        the rows themselves; the loss of a level is the sum over its groups of ``weight * loss(sum of predictions, sum
-        of labels)``. `weight` is a number, or one per group in the order of their names.
-    hessian : what trees are stepped with: "diagonal", the second derivatives h_i of the paper; or "rowsum", the row
-        sums of the Hessian, which are larger where a loss couples rows, so that steps are smaller and cannot diverge.
-        `wrap` takes the variance from the diagonal either way, where `levels` tells it.
-    device, dtype : of the tensors; the CPU and float64 by default.
+    loss : callable
+        ``loss(y_pred, y_true)``: takes two tensors and returns a loss per row, or their sum.
+    levels : list of (groups, weight), optional
+        For losses of sums of rows. `groups` names each row's group, or is None for the rows themselves. The loss of a
+        level is the sum over its groups of ``weight * loss(sum of predictions, sum of labels)``. `weight` is a number,
+        or one number per group in the order of their names.
+    hessian : {"diagonal", "rowsum"}
+        What the trees are stepped with. "diagonal" is the second derivatives h_i of the paper. "rowsum" is the row sums
+        of the Hessian, which are larger where a loss couples rows: steps are then smaller and cannot diverge. With
+        `levels`, `wrap` takes the variance from the diagonal either way.
+    device : torch device, optional
+        Where the loss is computed. Default: the CPU.
+    dtype : torch dtype, optional
+        Precision of the tensors. Default: float64.
     """
     return TorchObjective(loss, levels, hessian, device, dtype)
 
 
 class TorchObjective:
-    """A loss that both boosters can call; see `torch_objective`."""
+    """A loss that the boosters can call; see `torch_objective`."""
 
     def __init__(self, loss: Callable[[Any, Any], Any], levels: Any, hessian: Hessian, device: Any, dtype: Any):
         if not callable(loss):
@@ -69,11 +76,10 @@ class TorchObjective:
         _LIVE.add(self)
 
     def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> tuple[Array, Array]:
-        """(g, h), however a booster asks: ``(margin, data set)`` or ``(y_true, margin[, weight])``."""
-        rate = None
-        if hasattr(second, "get_label"):
-            margin, y, sample_weight = first, second.get_label(), second.get_weight()
-            rate = _learning_rate(getattr(second, "params", None))
+        """Return (g, h) for a booster's call, ``(margin, data set)`` or ``(y_true, margin[, weight])``."""
+        rate, booster = None, booster_of_dataset(second)
+        if booster is not None and booster.training_columns is not None:
+            margin, (y, sample_weight, rate) = first, booster.training_columns(second)
         else:
             margin, y = second, first
         y = np.asarray(y, np.float64).reshape(-1)
@@ -92,7 +98,7 @@ class TorchObjective:
         hessian: Hessian | None = None,
         floor: bool = True,
     ) -> tuple[Array, Array]:
-        """(n,) gradient, and second derivative of the kind that steps the trees or that is asked for."""
+        """Return the (n,) gradients and second derivatives; `hessian` names another kind than that of the steps."""
         g, diagonal, rowsum = self._exact(np.asarray(margin).reshape(-1), np.asarray(y).reshape(-1))
         h = rowsum if (hessian or self.hessian) == "rowsum" else diagonal
         h = self._floored(h) if floor else h
@@ -104,7 +110,7 @@ class TorchObjective:
         return g * weight, h * weight
 
     def init(self, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The constant margin that minimises the loss: where to start. Boosters would start at 0 or 0.5.
+        """Return the constant margin that minimises the loss, to start from. Boosters would start at 0 or 0.5.
 
         LightGBM: ``lgb.Dataset(X, y, init_score=np.full(len(y), objective.init(y)))``, to be added to predictions;
         XGBoost: ``params["base_score"] = objective.init(y)``.
@@ -114,9 +120,8 @@ class TorchObjective:
         n = np.size(y)
         if n == 0 or (sample_weight is not None and self.levels is not None):
             raise ValueError("init needs labels, and takes no sample_weight where levels have weights of their own")
-        label, given = read_column("y", y, n), read_weights("sample_weight", sample_weight, n)
-        assert label is not None
-        weight = np.ones(n) if given is None else given
+        label, weight = read_labels("y", y, n), read_weights("sample_weight", sample_weight, n)
+        weight = np.ones(n) if weight is None else weight
 
         def slope(c: float) -> float:
             with np.errstate(all="ignore"):
@@ -153,17 +158,18 @@ class TorchObjective:
         return f"torch_objective({name}{levels}, hessian={self.hessian!r})"
 
     def _exact(self, margin: NDArray[Any], y: NDArray[Any], check: bool = True) -> tuple[Array, Array, Array]:
-        """(n,) gradient, diagonal and row sums of the Hessian of the loss of all levels."""
+        """Return the (n,) gradient, diagonal and row sums of the Hessian of the loss of all levels."""
         if len(margin) != len(y):
             raise ValueError(f"{len(margin)} predictions for {len(y)} labels")
         g, diagonal, rowsum = np.zeros((3, len(y)))
         for level in self._levels(len(y)):
             dg, dh = self._of_groups(level.sums(margin), level.sums(y), level.weight)
-            of_rows = dg, dh, dh
-            if level.group is not None:
-                of_rows = dg[level.group], dh[level.group], (dh * np.bincount(level.group))[level.group]
-            for total, values in zip((g, diagonal, rowsum), of_rows, strict=True):
-                total += values
+            if level.group is None:
+                derivatives = dg, dh, dh
+            else:
+                derivatives = dg[level.group], dh[level.group], (dh * np.bincount(level.group))[level.group]
+            for total, derivative in zip((g, diagonal, rowsum), derivatives, strict=True):
+                total += derivative
         bad = ~(np.isfinite(g) & np.isfinite(diagonal))
         if check and bad.any():
             i = int(np.argmax(bad))
@@ -174,7 +180,7 @@ class TorchObjective:
         return g, diagonal, rowsum
 
     def _levels(self, n: int) -> list[Level]:
-        """The levels of n rows; the rows themselves if there are none."""
+        """Return the levels of n rows; one level of the rows themselves if there are none."""
         for level in self.levels or []:
             rows = level.weight.size if level.group is None else len(level.group)
             if rows != n and not (level.group is None and level.weight.ndim == 0):
@@ -182,13 +188,13 @@ class TorchObjective:
         return self.levels or [Level(None, n, np.ones(()))]
 
     def _of_groups(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Array, Array]:
-        """Gradient and row sums of the Hessian, which are its diagonal unless the loss couples what it is given."""
+        """Return gradient and row sums of the Hessian, which are its diagonal unless the loss couples groups."""
         torch, p, total = self._graph(pred, true, weight)
         (g,) = torch.autograd.grad(total, p, create_graph=True)
         return _array(g), _array(_derivative(torch, g.sum(), p))
 
     def _graph(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Any, Any, Any]:
-        """Torch, the predictions as a leaf of the graph, and the weighted sum of their losses."""
+        """Return torch, the predictions as a leaf of the graph, and the weighted sum of their losses."""
         try:
             import torch
         except ImportError as error:
@@ -205,9 +211,9 @@ class TorchObjective:
         return torch, p, (value * torch.tensor(weight, **kind)).sum()
 
     def _couples(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> bool:
-        """Whether the Hessian has entries off its diagonal.
+        """Tell whether the Hessian has entries off its diagonal.
 
-        If it has not, its product with random signs is that of its row sums.
+        If it has none, its product with a vector of random signs is the product of its row sums with them.
         """
         torch, p, total = self._graph(pred, true, weight)
         (g,) = torch.autograd.grad(total, p, create_graph=True)
@@ -219,7 +225,7 @@ class TorchObjective:
         return difference > 1e3 * torch.finfo(p.dtype).eps * float(rowsum.abs().max() + product.abs().max())
 
     def couples_rows(self, margin: NDArray[Any], y: Array) -> bool:
-        """Whether the loss couples what a level gives it: groups of rows, or single ones if there are no levels."""
+        """Tell whether the loss couples groups of rows, or single rows if there are no levels."""
         # also off the start, which is one constant for all rows: there, a penalty on their spread couples nothing
         noise = 0.5 * y.std() * np.random.default_rng(0).normal(size=len(y))
         return any(
@@ -229,7 +235,7 @@ class TorchObjective:
         )
 
     def _look_ahead(self, margin: NDArray[Any], y: Array, rate: float | None) -> None:
-        """Before the first tree: refuse a coupled loss without levels, warn of what will go wrong."""
+        """Refuse a coupled loss without levels, and warn of what will go wrong, before the first tree."""
         if (self.hessian == "diagonal" or self.levels is not None) and self.couples_rows(margin, y):
             raise ValueError(
                 "the loss couples rows, so that the diagonal of its Hessian does not follow from one backward "
@@ -275,12 +281,12 @@ class TorchObjective:
 
 
 def remembered(y: NDArray[np.float64]) -> list[TorchObjective]:
-    """Living objectives that a booster was trained with on these labels."""
+    """Return the objectives that still live and that a booster was trained with on these labels."""
     return [objective for objective in list(_LIVE) if _digest(y) in objective._trained_on]
 
 
 def _derivative(torch: Any, value: Any, by: Any, keep: bool = False) -> Any:
-    """d value / d by; 0 where value does not depend on it, as a linear loss's gradient does not."""
+    """Return d value / d by; 0 where `value` does not depend on `by`, as in the gradient of a linear loss."""
     if not value.requires_grad:
         return torch.zeros_like(by)
     (out,) = torch.autograd.grad(value, by, retain_graph=keep, allow_unused=True)
@@ -292,12 +298,5 @@ def _array(tensor: Any) -> Array:
 
 
 def _digest(y: NDArray[np.float64]) -> tuple[int, int]:
-    """Labels in the float32 in which boosters hold them."""
+    """Hash labels in float32, in which most boosters hold them."""
     return len(y), zlib.crc32(np.ascontiguousarray(y, np.float32).data)
-
-
-def _learning_rate(params: Any) -> float | None:
-    """That of a LightGBM data set's parameters; XGBoost does not show it to an objective."""
-    if not isinstance(params, dict):
-        return None
-    return next((float(params[key]) for key in ("learning_rate", "eta", "shrinkage_rate") if key in params), 0.1)

@@ -1,4 +1,4 @@
-"""How the variance grows with the trees (paper eq. 12)."""
+"""Variance of the margin after 1, 2, ... trees (paper eq. 12), summarised over rows."""
 
 from __future__ import annotations
 
@@ -13,42 +13,49 @@ from ..trees.forest import Forest
 
 Array = NDArray[np.float64]
 
-# Rows that are walked, and places along the trees that are summarised, at most.
+# The most rows that are walked, and the most numbers of trees at which their variances are summarised.
 MAX_ROWS, MAX_PLACES = 2000, 200
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The margin's variance, before calibration, after the first trees; over rows, in K places.
+    """Variance of the margin, before calibration, after K rising numbers of trees.
 
     Attributes
     ----------
-    trees : (K,) how many trees.
-    mean, low, high : (K,) over the rows: mean, and the quantiles of the levels `tails`.
-    rows : how many rows these are.
+    trees : array of shape (K,)
+        Numbers of trees.
+    mean : array of shape (K,)
+        Mean variance over the rows.
+    low, high : array of shape (K,)
+        Quantiles of the variance over the rows.
+    levels : tuple of float
+        Probabilities of the two quantiles.
+    rows : int
+        Number of rows.
     """
 
     trees: NDArray[np.int64]
     mean: Array
     low: Array
     high: Array
-    tails: tuple[float, float]
+    levels: tuple[float, float]
     rows: int
 
 
-def variance_growth(forest: Forest, rows: Rows, leaf_sd: Array, rho: float, tails: tuple[float, float]) -> Growth:
-    """Walk some of the rows, drawn by chance if there are more than `MAX_ROWS`, and keep summaries alone."""
+def variance_growth(forest: Forest, rows: Rows, leaf_sd: Array, rho: float, levels: tuple[float, float]) -> Growth:
+    """Summarise the growing variance of the rows, or of a random `MAX_ROWS` of them if there are more."""
     drawn = some_rows(len(rows), MAX_ROWS)
     trees = np.unique(np.linspace(1, forest.n_trees, MAX_PLACES).astype(np.int64))
-    walk = variance_after(forest, rows.sample(drawn), leaf_sd, rho, trees)
-    mean, low, high = np.array([(variance.mean(), *np.quantile(variance, tails)) for variance in walk]).T
-    return Growth(trees, mean, low, high, tails, len(drawn))
+    variances = _variance_after(forest, rows.sample(drawn), leaf_sd, rho, trees)
+    mean, low, high = np.array([(variance.mean(), *np.quantile(variance, levels)) for variance in variances]).T
+    return Growth(trees, mean, low, high, levels, len(drawn))
 
 
-def variance_after(
+def _variance_after(
     forest: Forest, rows: Rows, leaf_sd: Array, rho: float, trees: NDArray[np.int64]
 ) -> Iterator[NDArray[np.float64]]:
-    """(n,) variance of every row's margin after so many trees, in rising order: one array, which moves on."""
+    """Yield the (n,) variances of the rows after each of the rising numbers of `trees`, always in the same array."""
     from ..kernels import cpu
 
     root, *splits = forest.routing

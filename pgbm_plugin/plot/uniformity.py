@@ -1,4 +1,9 @@
-"""Are probability integral transforms uniform? Shares of rows, and bands in which those of a calibrated model lie."""
+"""Test of calibration: are probability integral transforms (PIT) uniform, up to chance?
+
+The PIT of an outcome y is F(y), the probability that its predicted distribution gave to values up to y. A model is
+calibrated if its PITs are uniform. Shares of rows are compared with bands that simulated calibrated models leave
+rarely.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +13,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check_levels
 from ..distributions import Distribution, Empirical
-from ..tables.columns import check_levels, read_column
+from ..tables.columns import read_column
 
 Array = NDArray[np.float64]
 
-# Calibrated models that a band is drawn from; its ends are then known to a few hundredths of its width.
+# Number of calibrated models that are simulated for a band. Its ends are then exact to a few hundredths of its width.
 DRAWS = 10_000
 
-# Of central intervals, for a curve of their coverage.
+# Levels of the central intervals whose coverage is drawn as a curve.
 LEVELS = np.arange(1, 40) / 40.0
 
 
 @dataclass(frozen=True)
 class Pit:
-    """Transforms of outcomes.
+    """Probability integral transforms of n outcomes.
 
     Attributes
     ----------
-    values : (n,) in 0..1, uniform if the distributions are right.
-    residuals : how many residuals the distributions are made of; None for a family with a formula.
+    values : array of shape (n,)
+        Numbers from 0 to 1, uniform if the model is calibrated.
+    residuals : int or None
+        Number of residuals that the distributions are made of. None for a family with a formula.
     """
 
     values: Array
@@ -39,12 +47,18 @@ class Pit:
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of n rows in K places.
+    """Shares of rows in K bins or intervals.
 
     Attributes
     ----------
-    expected, observed : (K,) what a calibrated model has on average, and what was seen.
-    low, high : (K,) ends of the band, which holds all K shares of a calibrated model at once with `confidence`.
+    expected : array of shape (K,)
+        Mean shares of a calibrated model.
+    observed : array of shape (K,)
+        Shares of the rows at hand.
+    low, high : array of shape (K,)
+        Ends of the band.
+    confidence : float
+        Probability that all K shares of a calibrated model lie inside the band.
     """
 
     expected: Array
@@ -54,73 +68,78 @@ class Shares:
     confidence: float
 
     def outside(self) -> NDArray[np.bool_]:
-        """(K,) whether a share has left the band."""
+        """Tell for each of the K shares whether it lies outside the band."""
         return (self.observed < self.low) | (self.observed > self.high)
 
 
-def randomised_pit(distribution: Distribution, y: Any, random_state: Any = 0) -> Pit:
-    """The transforms of outcomes, drawn evenly from the jump where a cdf jumps: F(y-) + v (F(y) - F(y-)).
+def randomised_pit(dist: Distribution, y: Any, random_state: Any = 0) -> Pit:
+    """Return the PITs of outcomes, at random within the jump where F jumps: F(y-) + v (F(y) - F(y-)), v uniform.
 
-    Those of counts are then uniform as well, which F(y) is not (Czado, Gneiting and Held 2009). m residuals leave m + 1
-    gaps, in all of which the next one is equally likely to fall: there the rank is drawn within its gap.
+    F(y) of a count is never uniform, but this is, if the model is calibrated (Czado, Gneiting and Held 2009). For a
+    distribution made of m residuals, the PIT is drawn from the gap between residuals in which the outcome lies: a new
+    outcome is equally likely to fall into each of the m + 1 gaps.
     """
-    if not isinstance(distribution, Distribution):
-        raise TypeError(f"give the distribution, model.predict_dist(X), not a {type(distribution).__name__}")
-    outcome = read_column("y", y, len(distribution))
+    if not isinstance(dist, Distribution):
+        raise TypeError(f"dist must be a Distribution, such as model.predict_dist(X), not a {type(dist).__name__}")
+    outcome = read_column("y", y, len(dist))
     if outcome is None:
-        raise TypeError("y is None; give the outcomes")
-    below, at_most = distribution.cdf(np.nextafter(outcome, -np.inf)), distribution.cdf(outcome)
+        raise TypeError("y is None: pass the observed outcomes")
+    below, at_most = dist.cdf(np.nextafter(outcome, -np.inf)), dist.cdf(outcome)
     within = np.random.default_rng(random_state).random(len(outcome))
-    if not isinstance(distribution, Empirical):
+    if not isinstance(dist, Empirical):
         return Pit(below + within * (at_most - below), None)
-    m = len(distribution.residuals)
+    m = len(dist.residuals)
     return Pit((m * below + within * (m * (at_most - below) + 1.0)) / (m + 1.0), m)
 
 
 def pit_histogram(pit: Pit, bins: int = 20, confidence: float = 0.95) -> Shares:
-    """Shares of the transforms in bins of equal width."""
+    """Return the shares of PITs in bins of equal width."""
     if not isinstance(bins, (int, np.integer)) or bins < 2:
-        raise ValueError(f"bins must be a number of bins, 2 at least, not {bins!r}")
+        raise ValueError(f"bins must be a whole number, at least 2, not {bins!r}")
     width = np.full(bins, 1.0 / bins)
     observed = np.histogram(pit.values, bins, (0.0, 1.0))[0]
-    # bins of equal width have the same band; all of them together know its ends better than each alone
-    low, high = _band(_calibrated(pit, width), confidence, alike=True)
+    # bins of equal width share one band, whose ends are more exact if all bins are pooled
+    low, high = _band(_simulate_calibrated(pit, width), confidence, pooled=True)
     return Shares(width, observed / len(pit), low / len(pit), high / len(pit), float(confidence))
 
 
 def central_coverage(pit: Pit, levels: ArrayLike, confidence: float = 0.95) -> Shares:
-    """Shares of outcomes within the central intervals of rising levels, by their transforms."""
+    """Return the shares of outcomes inside central intervals of rising levels, found by their PITs."""
     level = np.atleast_1d(check_levels("levels", levels))
     width = np.diff(level, prepend=0.0, append=1.0)
     if np.any(width <= 0.0):
-        raise ValueError(f"levels must rise, not {level.tolist()}")
+        raise ValueError(f"levels must rise strictly, not {level.tolist()}: sort them and drop repeated ones")
     distance = np.sort(np.abs(2.0 * pit.values - 1.0))
     observed = np.searchsorted(distance, level, side="right")
-    low, high = _band(np.cumsum(_calibrated(pit, width), axis=1)[:, :-1], confidence)
+    low, high = _band(np.cumsum(_simulate_calibrated(pit, width), axis=1)[:, :-1], confidence)
     return Shares(level, observed / len(pit), low / len(pit), high / len(pit), float(confidence))
 
 
-def _calibrated(pit: Pit, width: Array) -> NDArray[np.int64]:
-    """(DRAWS, cells) counts of as many rows under calibrated models, in cells that hold `width` of the probability.
+def _simulate_calibrated(pit: Pit, width: Array) -> NDArray[np.int64]:
+    """Draw (DRAWS, cells) counts of as many rows, under calibrated models whose cells have probabilities `width`.
 
-    Quantiles that are residuals of m rows are themselves off by these rows' chance: cells of them hold shares drawn
-    from a Dirichlet distribution of weight m + 1. (If cells are narrower than gaps, this makes bands a little wide.)
+    If the quantiles of a distribution are residuals of m rows, the true probabilities of the cells vary with these
+    rows. They are drawn from a Dirichlet distribution of weight m + 1. If cells are narrower than the gaps between
+    residuals, this makes the bands slightly too wide.
     """
     random = np.random.default_rng(0)
     p = width if pit.residuals is None else random.dirichlet((pit.residuals + 1.0) * width, DRAWS)
     return random.multinomial(len(pit), p, None if p.ndim == 2 else DRAWS)
 
 
-def _band(draws: NDArray[np.int64], confidence: float, alike: bool = False) -> tuple[NDArray[np.int64], ...]:
-    """Ends of the narrowest band of equal tails in every column that holds this share of the lines as a whole."""
+def _band(draws: NDArray[np.int64], confidence: float, pooled: bool = False) -> tuple[NDArray[np.int64], ...]:
+    """Return the ends of the narrowest band that holds whole lines of `draws` with probability `confidence`.
+
+    In every column, as many draws lie below the band as above it.
+    """
     check_levels("confidence", confidence)
     lines, columns = draws.shape
-    values = np.sort(draws.reshape(-1, 1) if alike else draws, axis=0)
-    depth = np.full(lines, len(values))
+    ranked = np.sort(draws.reshape(-1, 1) if pooled else draws, axis=0)
+    depth = np.full(lines, len(ranked))  # the smallest rank of a line in any column, counted from the nearer end
     for k in range(columns):
-        of_column = values[:, 0 if alike else k]
-        depth = np.minimum(depth, np.searchsorted(of_column, draws[:, k], side="right"))
-        depth = np.minimum(depth, len(values) - np.searchsorted(of_column, draws[:, k], side="left"))
+        column = ranked[:, 0 if pooled else k]
+        depth = np.minimum(depth, np.searchsorted(column, draws[:, k], side="right"))
+        depth = np.minimum(depth, len(ranked) - np.searchsorted(column, draws[:, k], side="left"))
     cut = int(np.sort(depth)[int((1.0 - confidence) * lines)])
-    low, high = values[cut - 1], values[len(values) - cut]
-    return (np.repeat(low, columns), np.repeat(high, columns)) if alike else (low, high)
+    low, high = ranked[cut - 1], ranked[len(ranked) - cut]
+    return (np.repeat(low, columns), np.repeat(high, columns)) if pooled else (low, high)

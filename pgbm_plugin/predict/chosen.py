@@ -1,4 +1,4 @@
-"""Settings: what turns the trees' margins into distributions."""
+"""Chosen: what `tune`, `conformalize` and the user chose, which turns margins into distributions."""
 
 from __future__ import annotations
 
@@ -10,27 +10,57 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..calibration.conformal import ConformalScores
+from ..checks import check_rho
+from .log_scale import LogScale
 from .power_map import Calibration
 
 if TYPE_CHECKING:
-    from ..calibration.boosted_scale import LogScale
     from ..distributions import Distribution
 
 
 @dataclass(frozen=True)
-class Settings:
-    """As the user, `tune` and `conformalize` set them.
+class ConformalScores:
+    """What conformal quantiles are made of.
 
     Attributes
     ----------
-    rho : correlation between successive trees (paper eq. 12), in [-1, 1].
-    distribution : name of a family, with its options.
-    calibration : power map on the variance.
-    residuals : (m,) (y - mean) / std of held-out rows, the shape of "empirical"; None before `tune`.
-    conformal : what conformal quantiles are made of; None before `conformalize`.
-    tuned_on : a digest of the labels that `tune` saw, or None.
-    scale : a boosted scale that takes the place of the recursion's variance, or None.
+    residuals : (m,) float array
+        (y - mean) / std of the calibration rows.
+    lower : float
+        Bound below which no outcome can lie.
+    rho, calibration : float, Calibration
+        What the std was made with. With other ones the residuals mean nothing.
+    family : str
+        The family that was set before.
+    """
+
+    residuals: NDArray[np.float64]
+    lower: float
+    rho: float
+    calibration: Calibration
+    family: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What `tune`, `conformalize` and the user chose. Read-only; a model has it as its attribute `chosen`.
+
+    Attributes
+    ----------
+    rho : float
+        Correlation between successive trees (paper eq. 12), in [-1, 1].
+    distribution : str
+        Name of a family, with its options.
+    calibration : Calibration
+        Power map on the variance.
+    residuals : (m,) float array or None
+        (y - mean) / std of held-out rows, the shape of "empirical"; None before `tune`.
+    conformal : ConformalScores or None
+        What conformal quantiles are made of; None before `conformalize`.
+    tuned_on : bytes or None
+        Hash of the labels that `tune` saw, see `hash_labels`; None before `tune`.
+    scale : LogScale or None
+        A boosted scale that takes the place of the recursion's variance.
     """
 
     rho: float
@@ -48,7 +78,7 @@ class Settings:
         _ = self._family
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the family's class, which its name stands for."""
+        """Leave out the family's class: its name stands for it."""
         return {name: value for name, value in vars(self).items() if name != "_family"}
 
     @cached_property
@@ -57,8 +87,13 @@ class Settings:
 
         return family(self.distribution)
 
+    @property
+    def tuned(self) -> bool:
+        """Return whether `tune` chose."""
+        return self.tuned_on is not None
+
     def check_effect(self, rho: float) -> float:
-        """Another correlation, if it would change anything."""
+        """Return another correlation; refuse it if it would change nothing."""
         rho = check_rho(rho)
         if rho != self.rho and self.scale is not None and not self.scale.power:
             raise ValueError(
@@ -70,9 +105,14 @@ class Settings:
     def checked_family(
         self, name: str | None, rho: float | None, support: float
     ) -> tuple[float, type[Distribution], dict[str, Any]]:
-        """A correlation, a family and what to make it with, None for those that are set; refuses what cannot be made.
+        """Return a correlation, a family and its options; refuse a family that cannot be made.
 
-        `support` is the bound below which no outcome can lie.
+        Parameters
+        ----------
+        name, rho : str, float or None
+            What the user asks for; None for what is chosen.
+        support : float
+            Bound below which no outcome can lie.
         """
         rho = self.rho if rho is None else self.check_effect(rho)
         cls, options = self._family
@@ -98,28 +138,15 @@ class Settings:
         return rho, cls, {"residuals": self.residuals, "lower": support}
 
     def __str__(self) -> str:
+        boosted = "" if self.scale is None else "boosted "
         if self.distribution == "conformal" and self.conformal is not None:
             rows, around = len(self.conformal.residuals), self.conformal.family
-            return f"{self.distribution} on {rows} rows around {around}, {self._source}variance -> {self.calibration}"
-        if self.tuned_on is None:
-            return f"{self.distribution}, untuned" + ("" if self.scale is None else " boosted variance")
-        return f"{self.distribution}, {self._source}variance -> {self.calibration}"
-
-    @property
-    def _source(self) -> str:
-        return "" if self.scale is None else "boosted "
+            return f"{self.distribution} on {rows} rows around {around}, {boosted}variance -> {self.calibration}"
+        if not self.tuned:
+            return f"{self.distribution}, untuned" + (f" {boosted}variance" if boosted else "")
+        return f"{self.distribution}, {boosted}variance -> {self.calibration}"
 
 
-def check_rho(value: float) -> float:
-    try:
-        value = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"rho must be a number, not {value!r}") from None
-    if not -1.0 <= value <= 1.0:
-        raise ValueError(f"rho must lie in [-1, 1], not {value}")
-    return value
-
-
-def digest(y: NDArray[np.float64]) -> bytes:
-    """Of labels, to know them again in any order."""
+def hash_labels(y: NDArray[np.float64]) -> bytes:
+    """Hash labels regardless of their order, to recognise rows that `tune` has seen."""
     return hashlib.sha256(np.sort(y).tobytes()).digest()

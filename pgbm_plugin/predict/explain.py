@@ -1,4 +1,4 @@
-"""Which features a row's variance comes from: Shapley values per tree, carried through the recursion of eq. 12."""
+"""Which features a row's variance comes from: Shapley values of each tree, taken through the recursion of eq. 12."""
 
 from __future__ import annotations
 
@@ -24,16 +24,20 @@ _CHUNK = 64
 
 @dataclass(frozen=True)
 class Paths:
-    """The ways from the roots to the L leaves: P steps, and S pairs of a leaf and a feature on its way.
+    """The paths from the roots to the L leaves: P steps, and S pairs of a leaf and a feature on its path.
 
     Attributes
     ----------
-    step_start : (L + 1,) where the steps of each leaf begin.
-    step_node, step_left, step_slot : (P,) the split, whether the leaf lies left of it, and the place of its feature
-        among those of the leaf.
-    slot_start : (L + 1,) where the features of each leaf begin.
-    slot_feature, slot_share : (S,) the feature; and which share of the rows that come to the leaf's splits on this
-        feature goes on towards the leaf, all of them taken together.
+    step_start : (L + 1,) int array
+        Where the steps of each leaf begin.
+    step_node, step_left, step_slot : (P,) array
+        The split, whether the leaf lies left of it, and the place of its feature among those of the leaf.
+    slot_start : (L + 1,) int array
+        Where the features of each leaf begin.
+    slot_feature : (S,) int array
+        The feature.
+    slot_share : (S,) float array
+        The share of rows that all splits on this feature together send towards the leaf.
     """
 
     step_start: NDArray[np.int64]
@@ -46,7 +50,7 @@ class Paths:
 
 
 def leaf_paths(forest: Forest, count: NDArray[Any]) -> Paths:
-    """The paths of a forest in whose leaves there were `count` rows."""
+    """Return the paths of a forest whose leaves held `count` rows."""
     from ..kernels import explain
 
     n, leaves = len(forest.nodes), forest.n_leaves
@@ -57,9 +61,9 @@ def leaf_paths(forest: Forest, count: NDArray[Any]) -> Paths:
         raise ValueError(f"the trees are too deep to explain: {steps} steps from roots to leaves, {_MAX_STEPS} at most")
     slot_feature, slot_share = np.empty(steps, np.int32), np.empty(steps)
     step_start, slot_start = np.empty((2, leaves + 1), np.int64)
-    of_steps = np.empty(steps, np.int32), np.empty(steps, bool), np.empty(steps, np.int32)
-    slots = explain.fill_paths(feature, *parents, step_start, *of_steps, slot_start, slot_feature, slot_share)
-    return Paths(step_start, *of_steps, slot_start, slot_feature[:slots], slot_share[:slots])
+    step_arrays = np.empty(steps, np.int32), np.empty(steps, bool), np.empty(steps, np.int32)
+    slots = explain.fill_paths(feature, *parents, step_start, *step_arrays, slot_start, slot_feature, slot_share)
+    return Paths(step_start, *step_arrays, slot_start, slot_feature[:slots], slot_share[:slots])
 
 
 def add_shapley(forest: Forest, X: NDArray[Any], paths: Paths, value: Array, scale: Array, out: Array) -> None:
@@ -82,7 +86,7 @@ def add_shapley(forest: Forest, X: NDArray[Any], paths: Paths, value: Array, sca
 
 
 def _gauss_legendre(most: int) -> tuple[NDArray[np.int64], Array, Array]:
-    """Points and weights on 0..1 for polynomials of degree 0, 0, 1, 2... `most` - 1; where each rule begins."""
+    """Return where each rule begins, its points and its weights on 0..1; for polynomials of degree 0, 0, 1, 2..."""
     rules = [np.polynomial.legendre.leggauss(max(1, (d + 1) // 2)) for d in range(most + 1)]
     start = np.cumsum([0, *(len(point) for point, _ in rules)])
     point, weight = (np.concatenate(part) for part in zip(*rules, strict=True))
@@ -98,7 +102,7 @@ def explain_variance(
     calibration: Calibration,
     n_jobs: int | None = None,
 ) -> Array:
-    """(n, features + 1): see `ProbabilisticModel.explain_variance`."""
+    """Return the (n, features + 1) parts of the variance, see `ProbabilisticModel.explain_variance`."""
     from ..kernels import explain
 
     paths, value = leaf_paths(forest, count), leaf_sd**2
@@ -127,7 +131,7 @@ def explain_variance(
 
 
 def _recursion(sd: Array, rho: float) -> Array:
-    """(T + 1,) variance before each tree and after the last, where sd is what the trees bring."""
+    """Return the variance before each of the T trees and after the last, where `sd` is what the trees bring."""
     out = np.zeros(len(sd) + 1)
     for t, s in enumerate(sd):
         out[t + 1] = (np.sqrt(out[t]) - rho * s) ** 2 + s * s * (1.0 - rho * rho)
@@ -135,7 +139,7 @@ def _recursion(sd: Array, rho: float) -> Array:
 
 
 def _secant(calibration: Calibration, variance: Array, base: float) -> Array:
-    """(n,) slope of the power map between two variances; its derivative where they are the same."""
+    """Return the (n,) slopes of the power map between two variances; its derivative where they are the same."""
     difference = variance - base
     same = np.abs(difference) <= 1e-9 * (variance + base)
     rise = calibration(variance) - calibration(np.full_like(variance, base))

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from ..tables.columns import interval_names, level_names
 from ..trees.forest import Forest
 from ..trees.objectives import IDENTITY, LOG
 from .power_map import Calibration
@@ -23,10 +22,14 @@ class Margins:
 
     Attributes
     ----------
-    forest : for the link.
-    margin : (n,) in the booster's precision.
-    prediction : (n,) its response, with the booster's bits.
-    variance : (n,) of the margin, from the recursion.
+    forest : Forest
+        The trees, for their link.
+    margin : (n,) float array
+        Margins, in the booster's precision.
+    prediction : (n,) float array
+        Responses, with the booster's bits.
+    variance : (n,) float array
+        Variances of the margins.
     """
 
     forest: Forest
@@ -35,16 +38,20 @@ class Margins:
     variance: NDArray[np.float64]
 
     def take(self, index: NDArray[np.int64]) -> Margins:
-        """Those of some rows."""
+        """Return some of the rows, by their position."""
         return replace(
             self, margin=self.margin[index], prediction=self.prediction[index], variance=self.variance[index]
         )
 
-    def response_variance(self, calibration: Calibration, lognormal: bool = False) -> NDArray[np.float64]:
-        """(n,) calibrated variance of the response.
+    def floored(self, floor: float) -> Margins:
+        """Return the margins with no variance below the floor."""
+        return replace(self, variance=np.maximum(self.variance, floor))
 
-        Log link: m^2 sigma^2 by the delta method, or m^2 (exp(sigma^2) - 1), exact for a `lognormal` response. Signed
-        square: 4 s^2 sigma^2 + 2 sigma^4, whose last term keeps it positive at s = 0.
+    def response_variance(self, calibration: Calibration, lognormal: bool = False) -> NDArray[np.float64]:
+        """Return the (n,) calibrated variances of the response.
+
+        Under a log link, it is m^2 sigma^2 by the delta method, or m^2 (exp(sigma^2) - 1), which is exact for a
+        `lognormal` response. Under the signed square it is 4 s^2 sigma^2 + 2 sigma^4, positive at s = 0 as well.
         """
         variance = calibration(self.variance)
         if self.forest.link == IDENTITY:
@@ -54,7 +61,7 @@ class Margins:
         return 4.0 * self.margin.astype(np.float64) ** 2 * variance + 2.0 * variance**2
 
     def link_slope(self) -> NDArray[np.float64]:
-        """(n,) |d response / d margin|, bounded away from 0."""
+        """Return the (n,) |d response / d margin|, bounded away from 0."""
         if self.forest.link == IDENTITY:
             return np.ones(len(self.margin))
         if self.forest.link == LOG:
@@ -62,30 +69,21 @@ class Margins:
         slope = 2.0 * np.abs(self.margin.astype(np.float64))
         return np.maximum(slope, 1e-3 * slope.max())
 
+    def standardised_residuals(
+        self, y: NDArray[np.float64], calibration: Calibration
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the (n,) residuals (y - mean) / std, and the std."""
+        std = np.sqrt(self.response_variance(calibration))
+        return (y - self.prediction) / std, std
+
     def distribution(self, family: type[Distribution], calibration: Calibration, **options: Any) -> Distribution:
-        """The members of a family with these means and calibrated variances."""
+        """Return the members of a family with these means and calibrated variances."""
         variance = self.response_variance(calibration, lognormal=family.is_lognormal)
         return family.from_moments(self.prediction.astype(np.float64, copy=False), variance, **options)
 
 
-def summary(
-    prediction: NDArray[Any], distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike
-) -> dict[str, NDArray[np.float64]]:
-    """Predictions and their distributions as columns: mean, std, quantiles such as q05, ends such as lower90, upper90.
-
-    mean is the prediction itself: that of empirical residuals, which conformal ones are, lies beside it.
-    """
-    columns = {"mean": prediction.astype(np.float64, copy=False), "std": distribution.std()}
-    names = level_names(quantiles)
-    if names:
-        columns |= zip(names, distribution.ppf(np.atleast_1d(quantiles)).T, strict=True)
-    for coverage in np.atleast_1d(intervals).tolist():
-        columns |= zip(interval_names(coverage), distribution.interval(coverage), strict=True)
-    return columns
-
-
 def to_response(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:
-    """Predictions for margins, with the booster's bits."""
+    """Return the predictions for margins, with the booster's bits."""
     if forest.link == IDENTITY:
         return margin
     from ..kernels import cpu

@@ -1,4 +1,4 @@
-"""Figures as SVG for a page of HTML, in the page's own colours and fonts."""
+"""Figures as SVG inside a page of HTML, in the colours and fonts of the page."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from ..plot import COLOURS
+from ..plot.axes import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# A colour that nothing else has, for all that the page draws in the colour of its text.
+# A colour that no plot uses. In the SVG it is replaced by the colour of the page's text, which may be light or dark.
 _INK = "#010203"
 
-# Text stays text, in the fonts of whoever reads it: smaller, and found by a search.
+# With fonttype "none", text stays text: files are smaller, and a search in the page finds it.
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "pgbm_plugin",
@@ -29,13 +29,25 @@ _METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 def figure(name: str, alt: str, draw: Callable[[Axes], Any], height: float = 3.0) -> str:
-    """An svg element of what `draw` draws; `name` tells its ids from those of other figures, `alt` is what is seen."""
+    """Return what `draw` draws as an svg element.
+
+    Parameters
+    ----------
+    name : str
+        Prefix of the ids in the figure, which must be unique in the page.
+    alt : str
+        Description of the figure, for screen readers.
+    draw : callable
+        Function that draws into the Axes it is given.
+    height : float
+        Height in inches; the width is 4.8.
+    """
     from matplotlib import style
     from matplotlib.figure import Figure
 
     out = StringIO()
     with style.context(["default", _STYLE]):
-        page = Figure((4.8, height), layout="constrained")  # apart from pyplot, which keeps its figures
+        page = Figure((4.8, height), layout="constrained")  # pyplot would keep the figure in memory
         draw(page.add_subplot())
         page.savefig(out, format="svg", transparent=True, metadata=_METADATA)
     svg = out.getvalue()

@@ -1,4 +1,4 @@
-"""Findings: what a report says, as numbers."""
+"""Findings: the numbers that a report shows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..calibration.held_out import are_wrapped_rows
 from ..distributions import Discrete, Distribution, Normal
-from ..leaves.weights import are_wrapped_rows
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
-from ..predict.chosen import digest
+from ..predict.chosen import hash_labels
 from ..tables.columns import read_column
 from ..tables.rows import Rows, some_rows
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Rows that are scored, at most: then a standard error is a three-hundredth of a standard deviation.
+# The most rows that are scored. A standard error is then 1/300 of a standard deviation.
 MAX_ROWS = 100_000
-# Leaves times rows that variances are explained for: a second or two; and rows, at least and at most.
+# Leaves times rows for which variances are explained, which takes a second or two; and limits on the rows.
 EXPLAINED, FEWEST_EXPLAINED, MOST_EXPLAINED = 5_000_000, 20, 500
 
-# Of the intervals in the table; they are among `LEVELS`.
+# Levels of the intervals in the table. They are among `LEVELS`.
 COVERAGES = (0.5, 0.8, 0.9, 0.95)
 
 
@@ -40,13 +40,14 @@ class Mean:
 
     @classmethod
     def of(cls, values: Array) -> Mean:
+        """Return the mean of (n,) values, and its standard error."""
         with np.errstate(invalid="ignore"):  # scores may be infinite
             return cls(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score of the model, of the baseline, and the mean difference between both; None where there is none."""
+    """A score of the model and of the baseline, and the mean difference; None where they cannot be compared."""
 
     model: Mean
     baseline: Mean | None = None
@@ -55,15 +56,22 @@ class Score:
 
 @dataclass(frozen=True)
 class Interval:
-    """What central intervals of one level hold.
+    """Coverage and width of the central intervals of one level.
 
     Attributes
     ----------
-    level, expected : the level, and the share of outcomes that they hold if the distributions are right, which for
-        whole numbers is more.
-    held, width : share of outcomes, and mean width.
-    low, high : the band around `expected`, that of `Findings.reliability`.
-    baseline_held, baseline_width : those of the baseline.
+    level : float
+        Probability that the intervals promise.
+    expected : float
+        Share of outcomes inside if the distributions are right: `level`, or more for counts.
+    held : float
+        Share of outcomes inside.
+    width : Mean
+        Mean width.
+    low, high : float
+        Band around `expected` that allows for chance, the same as in `Findings.reliability`.
+    baseline_held, baseline_width : float
+        Share of outcomes inside the baseline's intervals, and their width.
     """
 
     level: float
@@ -78,25 +86,45 @@ class Interval:
 
 @dataclass(frozen=True)
 class Findings:
-    """About n of the rows given.
+    """Numbers about a model on n rows.
+
+    The baseline is a normal distribution around the same predictions, with one spread for all rows.
 
     Attributes
     ----------
-    given : how many rows there were.
-    index : (n,) numbers of those that were scored.
-    y, prediction : (n,) outcomes and point predictions.
-    dist : their distributions.
-    sd : root mean square of the residuals, the spread of the baseline.
-    crps, nll, rmse, mae : scores; `nll` is None for a family without a density.
-    impossible : rows to whose outcome the model gives no density at all.
-    intervals : one for each of `COVERAGES`.
-    pit, histogram, reliability : transforms, in bins, and within central intervals.
-    growth : the variance by trees; None for a boosted scale, which does not grow with them.
-    features : (features,) mean absolute part in the variance, over `explained` rows; None if it is not known.
-    seen : "wrap" or "tune" if these rows were seen by it, else "".
+    rows_passed : int
+        Number of rows that the user passed, of which n were drawn.
+    index : array of shape (n,)
+        Positions of the n rows among those passed.
+    y, prediction : array of shape (n,)
+        Outcomes and point predictions.
+    dist : Distribution
+        Predicted distributions of the n rows.
+    sd : float
+        Root mean square of the residuals, which is the spread of the baseline.
+    crps, rmse, mae : Score
+        Continuous ranked probability score, root mean squared error, mean absolute error.
+    nll : Score or None
+        Negative log likelihood; None for a family without a density.
+    impossible : int
+        Number of outcomes whose density is 0.
+    intervals : tuple of Interval
+        One for each of `COVERAGES`.
+    pit : Pit
+        Probability integral transforms of the outcomes.
+    histogram, reliability : Shares
+        Shares of outcomes in the bins of the PIT histogram, and inside central intervals.
+    growth : Growth or None
+        Variance by number of trees; None for a boosted scale, which does not grow with the trees.
+    features : array of shape (features,) or None
+        Mean absolute part of each feature in the variance; None if it could not be computed.
+    explained : int
+        Number of rows behind `features`.
+    seen : str
+        "wrap" or "tune" if that step saw these rows, else "".
     """
 
-    given: int
+    rows_passed: int
     index: NDArray[np.int64]
     y: Array
     prediction: Array
@@ -118,15 +146,15 @@ class Findings:
 
 
 def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findings:
-    """Score the model on rows, or on some of them drawn by chance if there are more than `MAX_ROWS`."""
-    rows, start = model._read(X, init_score, "cpu")
+    """Score the model on the rows, or on a random `MAX_ROWS` of them if there are more."""
+    rows, start = model.read_rows(X, init_score, "cpu")
     outcome = read_column("y", y, len(rows))
     if outcome is None:
-        raise TypeError("a report needs labels: report(model, X, y)")
+        raise TypeError("y is None, and a report needs the outcomes of the rows: report(model, X, y)")
     if len(rows) < 2:
-        raise ValueError("a report needs at least 2 rows")
-    given, seen, index = len(rows), _seen(model, rows, outcome), some_rows(len(rows), MAX_ROWS)
-    if len(index) < given:
+        raise ValueError(f"a report needs at least 2 rows, not {len(rows)}")
+    rows_passed, seen, index = len(rows), _seen(model, rows, outcome), some_rows(len(rows), MAX_ROWS)
+    if len(index) < rows_passed:
         rows, outcome = rows.sample(index), outcome[index]
         start = None if start is None else start[index]
     prediction = model.predict(rows, init_score=start).astype(np.float64)
@@ -139,11 +167,11 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findin
     transforms = randomised_pit(dist, outcome)
     intervals, reliability = _intervals(dist, baseline, outcome, transforms)
     features, explained, growth = None, 0, None
-    if model._settings.scale is None:
+    if model.chosen.scale is None:
         features, explained = _features(model, rows)
         growth = variance_growth(model.forest, rows, model.weights.sd, model.rho, (0.05, 0.95))
     return Findings(
-        given=given,
+        rows_passed=rows_passed,
         index=index,
         y=outcome,
         prediction=prediction,
@@ -166,7 +194,8 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findin
 
 
 def _seen(model: ProbabilisticModel, rows: Rows, y: Array) -> str:
-    if model._settings.tuned_on == digest(y):
+    """Return the step that saw these rows: "tune", "wrap" or ""."""
+    if model.chosen.tuned_on == hash_labels(y):
         return "tune"
     wrapped = are_wrapped_rows(model.forest, model.moments, rows) and model.certificate.status != "held-out"
     return "wrap" if wrapped else ""
@@ -182,7 +211,7 @@ def _nll(dist: Distribution, baseline: Distribution, y: Array) -> tuple[Score | 
     except NotImplementedError:
         return None, 0
     impossible = int(np.sum(np.isposinf(values)))
-    if isinstance(dist, Discrete):  # masses, which a density is not compared with
+    if isinstance(dist, Discrete):  # probabilities of counts cannot be compared with densities
         return Score(Mean.of(values)), impossible
     with np.errstate(invalid="ignore"):
         return _compared(values, baseline.nll(y)), impossible
@@ -191,14 +220,14 @@ def _nll(dist: Distribution, baseline: Distribution, y: Array) -> tuple[Score | 
 def _intervals(
     dist: Distribution, baseline: Distribution, y: Array, transforms: Pit
 ) -> tuple[tuple[Interval, ...], Shares]:
-    """Coverages of the table and of the diagram, in one band, so that both say the same."""
+    """Return the coverages of the table and of the plot, with one band for both, so that they agree."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # conformal ends that are infinite are shown as such
+        warnings.simplefilter("ignore")  # the page shows which ends of conformal intervals are infinite
         ends = [dist.interval(level) for level in COVERAGES]
     expected = np.array(COVERAGES)
     if isinstance(dist, Discrete):
         predicted = [np.mean(dist.cdf(high) - dist.cdf(low - 1.0)) for low, high in ends]
-        expected = np.minimum(predicted, 1.0 - 1e-12)  # a level lies below 1
+        expected = np.minimum(predicted, 1.0 - 1e-12)  # `central_coverage` takes levels below 1
     shares = central_coverage(transforms, np.union1d(LEVELS, expected))
     at = np.searchsorted(shares.expected, expected)
     ends_of_baseline = [baseline.interval(level) for level in COVERAGES]
@@ -211,7 +240,7 @@ def _intervals(
             low=float(shares.low[at[k]]),
             high=float(shares.high[at[k]]),
             baseline_held=_held(y, *ends_of_baseline[k]),
-            baseline_width=float(ends_of_baseline[k][1][0] - ends_of_baseline[k][0][0]),  # in all rows the same
+            baseline_width=float(ends_of_baseline[k][1][0] - ends_of_baseline[k][0][0]),  # the same for all rows
         )
         for k, level in enumerate(COVERAGES)
     ), shares
@@ -222,9 +251,10 @@ def _held(y: Array, low: Array, high: Array) -> float:
 
 
 def _features(model: ProbabilisticModel, rows: Rows) -> tuple[Array | None, int]:
+    """Return the mean absolute part of each feature in the variance, and how many rows were explained."""
     size = int(np.clip(EXPLAINED // model.forest.n_leaves, FEWEST_EXPLAINED, MOST_EXPLAINED))
     try:
         parts = model.explain_variance(rows.sample(some_rows(len(rows), size)))
-    except ValueError:  # trees that are too deep
+    except ValueError:  # the trees are too deep
         return None, 0
     return np.abs(parts[:, :-1]).mean(axis=0), len(parts)

@@ -1,4 +1,4 @@
-"""The page: pieces of HTML, and the style that they share. Everything that comes from outside is escaped here."""
+"""Pieces of HTML for the report, and their style. All text is escaped here."""
 
 from __future__ import annotations
 
@@ -68,12 +68,13 @@ td.bar span { display: block; background: var(--c0); height: .8em; margin-top: .
 
 
 def page(title: str, header: str, sections: Sequence[str], footer: str) -> str:
-    """A whole document; `header` and `sections` are HTML, the rest is text."""
+    """Return the whole document. `header` and `sections` are HTML, `title` and `footer` plain text."""
     main = "\n".join(sections)
     return _PAGE.substitute(title=escape(title), style=_STYLE, header=header, main=main, footer=escape(footer))
 
 
 def section(name: str, heading: str, *content: str) -> str:
+    """Return a section with the id `name`. `content` is HTML."""
     parts = "\n".join(part for part in content if part)
     return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{_text(heading)}</h2>\n{parts}\n</section>'
 
@@ -87,30 +88,29 @@ def box(sentences: Sequence[str], kind: str = "") -> str:
 
 
 def captioned(svg: str, finding: str, reading: str) -> str:
-    """A figure with what it shows here, and how it is read."""
+    """Return a figure whose caption says what it shows, in bold, and then how to read it."""
     return f"<figure>\n{svg}\n<figcaption><strong>{_text(finding)}</strong> {_text(reading)}</figcaption>\n</figure>"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    """The first cell of each row is its header."""
-    top = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in head)
+    """Return a table in which the first cell of each row is a header."""
     body = "\n".join(f"<tr>{_row_header(row[0])}{''.join(map(_cell, row[1:]))}</tr>" for row in rows)
     return (
         f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table>\n'
-        f"<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+        f"<thead><tr>{_column_headers(head)}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
     )
 
 
 def bars(head: Sequence[str], shares: Sequence[tuple[str, float]], shown: Sequence[str]) -> str:
-    """A table of names and shares, with the shares as bars as well."""
-    top = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in head)
+    """Return a table of names and shares, with a bar for each share."""
     longest = max(share for _, share in shares)
     body = "\n".join(
         f"<tr>{_row_header(name)}{_cell(text)}"
         f'<td class="bar"><span style="width:{100.0 * share / longest:.1f}%"></span></td></tr>'
         for (name, share), text in zip(shares, shown, strict=True)
     )
-    return f'<table>\n<thead><tr>{top}<td class="bar"></td></tr></thead>\n<tbody>\n{body}\n</tbody></table>'
+    top = f'<thead><tr>{_column_headers(head)}<td class="bar"></td></tr></thead>'
+    return f"<table>\n{top}\n<tbody>\n{body}\n</tbody></table>"
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> str:
@@ -119,12 +119,16 @@ def facts(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped, with numbers that stay together with what follows them."""
+    """Escape the text, and keep "%" and "±" on the same line as their number."""
     return escape(text).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")
 
 
 def _class(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
+
+
+def _column_headers(head: Sequence[str]) -> str:
+    return "".join(f'<th scope="col">{_text(cell)}</th>' for cell in head)
 
 
 def _row_header(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The way through the trees on a GPU: what `route` has for the CPU, with its kernels in `kernels.cuda`."""
+"""The route on a GPU: one thread walks a row; the kernels are in `kernels.cuda`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..device import CudaRows
+from ..tables.cuda_rows import CudaRows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
+from .base import Array, Route, loss_arguments
 
 # Share of the free memory that a task may take, and its rows at most.
 _SHARE, _MAX_ROWS = 0.5, 1 << 22
@@ -21,39 +22,28 @@ _SHARE, _MAX_ROWS = 0.5, 1 << 22
 # Blocks a multiprocessor: enough for its schedulers to hide the latency of memory.
 _BLOCKS_PER_PROCESSOR = 32
 
-Array = NDArray[Any]
-
 
 @dataclass(frozen=True)
-class Cuda:
-    """A thread a row from the roots; arrays over leaves are in the forest's order, and those given are the host's."""
+class Cuda(Route):
+    """Walks a row per thread. Leaves are in the forest's order; arrays come from the host and go back there."""
 
     forest: Forest
     rows: CudaRows
 
     @cached_property
-    def task(self) -> int:
+    def task(self) -> int:  # type: ignore[override]
         return self._fitting(2 * 8)
 
     @cached_property
-    def moments_task(self) -> int:
-        """Beside y, weight, margin, g and h of a row, its share of the accumulators."""
+    def moments_task(self) -> int:  # type: ignore[override]
+        """Return rows that fit with their y, weight, margin, g and h, and with their share of the accumulators."""
         from ..kernels.cuda import BLOCK_ROWS
 
-        return self._fitting(4 * 8 + self._room_bytes() // BLOCK_ROWS)
+        return self._fitting(4 * 8 + self._accumulator_bytes() // BLOCK_ROWS)
 
     def threads(self, n_jobs: int | None) -> int:
-        """One: tasks do not share a GPU."""
+        """Return 1: calls do not share a GPU."""
         return 1
-
-    def ordered(self, per_leaf: Array) -> Array:
-        return per_leaf
-
-    def by_leaf(self, ordered: Array) -> Array:
-        return ordered
-
-    def paired(self, value: Array, sd: Array, step: Array | None) -> Any:
-        return value, sd, step
 
     def add_margin(self, lo: int, hi: int, value: Array, margin: Array) -> None:
         from ..kernels import cuda
@@ -66,20 +56,20 @@ class Cuda:
                 self._fetch(margin_, margin[begin:end])
 
     def add_margin_variance(
-        self, lo: int, hi: int, weights: Any, rho: float, margin: Array, variance: Array, log_scale: Array | None
+        self, lo: int, hi: int, packed: tuple[Any, ...], rho: float, margin: Array, variance: Array, log_scale: Any
     ) -> None:
-        """In the precision of `variance`; steps are summed as margins are, in a pass of their own."""
+        """Follow the recursion in the precision of `variance`; sum up steps in a pass of their own."""
         from ..kernels import cuda
 
         if log_scale is not None:
-            self.add_margin(lo, hi, weights[2], log_scale)
+            self.add_margin(lo, hi, packed[2], log_scale)
         number = variance.dtype.type
         with self._device():
-            value, sd = self._send(weights[0]), self._send(weights[1].astype(number, copy=False))
+            value, sd = self._send(packed[0]), self._send(packed[1].astype(number, copy=False))
             for begin, end, X in self.rows.sent(lo, hi):
                 margin_, variance_ = self._send(margin[begin:end]), self._send(variance[begin:end])
-                given = X, *self._trees(), value, sd, number(rho), margin_, variance_
-                cuda.add_margin_variance[self._launch(end - begin)](*given)
+                arguments = X, *self._trees(), value, sd, number(rho), margin_, variance_
+                cuda.add_margin_variance[self._launch(end - begin)](*arguments)
                 self._fetch(margin_, margin[begin:end])
                 self._fetch(variance_, variance[begin:end])
 
@@ -99,53 +89,55 @@ class Cuda:
                     variance[:, begin:end] = variance_.copy_to_host(stream=self.rows.stream)[: len(rho)]
 
     def gather_moments(
-        self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, margin: Array
+        self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, restarts: bool, margin: Array
     ) -> Array:
-        """Accumulators (leaves, lanes, columns); a lane for each block of rows that is sent."""
+        """Return accumulators (leaves, lanes, columns), with a lane for each block of rows that is sent."""
         from ..kernels import cuda
 
         objective, new_iteration, lanes = spec.objective, spec.new_iteration(), []
         assert objective is not None
-        loss = objective.code, objective.value, objective.rounds_first
+        loss = objective.code, *loss_arguments(spec, weight)[1:]
         with self._device():
             step = self._send(step)
             for begin, end, X in self.rows.sent(lo, hi):
                 y_, weight_ = self._send(y[begin:end]), self._send(weight[begin:end])
                 margin_ = self._send(margin[begin - lo : end - lo])
                 g, h = (self._empty((end - begin,), np.float32) for _ in range(2))
-                lane, room = self._lane(self.forest.n_leaves), self._room(end - begin)
+                lane, sums = self._lane(self.forest.n_leaves), self._accumulators(end - begin)
                 for t in range(self.forest.n_trees):
                     if new_iteration[t]:
                         cuda.gradients[self._launch(end - begin)](y_, weight_, margin_, *loss, g, h)
+                    if restarts and t == 0:
+                        margin_ = self._send(np.zeros(end - begin, margin.dtype))
                     leaves = slice(self.forest.leaf_start[t], self.forest.leaf_start[t + 1])
-                    self._add_rows(t, X, step, g, h, margin_, room, lane[leaves])
+                    self._add_rows(t, X, step, g, h, margin_, sums, lane[leaves])
                 self._fetch(margin_, margin[begin - lo : end - lo])
                 lanes.append(lane.copy_to_host(stream=self.rows.stream))
         return np.stack(lanes, axis=1)
 
-    def add_tree(self, t: int, g: Array, h: Array, step: Array, margin: Array, n_jobs: int | None) -> Array:
-        """The same for tree t alone and all rows, whose g and h are given."""
-        leaves, lanes, size = int(np.diff(self.forest.leaf_start)[t]), [], self.moments_task
-        with self._device():
-            step = self._send(step)
-            for first in range(0, len(self.rows), size):
-                for begin, end, X in self.rows.sent(first, min(first + size, len(self.rows))):
-                    g_, h_ = (self._send(of_rows[begin:end].astype(np.float32)) for of_rows in (g, h))
-                    margin_, lane = self._send(margin[begin:end]), self._lane(leaves)
-                    self._add_rows(t, X, step, g_, h_, margin_, self._room(end - begin), lane)
-                    self._fetch(margin_, margin[begin:end])
-                    lanes.append(lane.copy_to_host(stream=self.rows.stream))
-        return np.stack(lanes, axis=1)
+    def leaves_by_tree(self, n_jobs: int | None) -> Iterator[NDArray[np.int64]]:
+        from ..kernels import cuda
 
-    def _add_rows(self, t: int, X: Any, step: Any, g: Any, h: Any, margin: Any, room: Any, lane: Any) -> None:
-        """Rows of one block through tree t; their accumulators are written to `lane`."""
+        leaf = np.empty(len(self.rows), np.int64)
+        for t, first_leaf in enumerate(self.forest.leaf_start[:-1]):
+            with self._device():
+                for first in range(0, len(leaf), self.task):
+                    for begin, end, X in self.rows.sent(first, min(first + self.task, len(leaf))):
+                        out = self._empty((end - begin,), np.int64)
+                        cuda.leaves[self._launch(end - begin)](X, self.forest.root[t], *self._trees()[1:], out)
+                        self._fetch(out, leaf[begin:end])
+            leaf -= first_leaf
+            yield leaf
+
+    def _add_rows(self, t: int, X: Any, step: Any, g: Any, h: Any, margin: Any, sums: Any, lane: Any) -> None:
+        """Take the rows of one block through tree t, and write their accumulators to `lane`."""
         from ..kernels import cuda
 
         root, first, leaves = self.forest.root[t], self.forest.leaf_start[t], lane.shape[0]
         blocks, owned = -(-X.shape[0] // cuda.BLOCK_ROWS), leaves * cuda.SEGMENTS
-        sums = room[: blocks * owned].reshape(blocks, owned, room.shape[1])
-        given = X, root, *self._trees()[1:], first, step, g, h, margin
-        cuda.add_rows[blocks, cuda.THREADS, self.rows.stream](*given, sums)
+        sums = sums[: blocks * owned].reshape(blocks, owned, sums.shape[1])
+        rows = X, root, *self._trees()[1:], first, step, g, h, margin
+        cuda.add_rows[blocks, cuda.THREADS, self.rows.stream](*rows, sums)
         cuda.merge[self._launch(leaves)](sums, lane)
 
     def _lane(self, leaves: int) -> Any:
@@ -153,16 +145,16 @@ class Cuda:
 
         return self._empty((leaves, COLUMNS), np.float64)
 
-    def _room(self, rows: int) -> Any:
-        """Accumulators of all blocks, for the tree with the most leaves."""
+    def _accumulators(self, rows: int) -> Any:
+        """Return accumulators of all blocks, enough for the tree with the most leaves."""
         from ..kernels.accumulate import COLUMNS
         from ..kernels.cuda import BLOCK_ROWS, SEGMENTS
 
         blocks = -(-rows // BLOCK_ROWS)
         return self._empty((blocks * self._most_leaves() * SEGMENTS, COLUMNS), np.float64)
 
-    def _room_bytes(self) -> int:
-        """Of the accumulators of one block."""
+    def _accumulator_bytes(self) -> int:
+        """Return the bytes that the accumulators of one block take."""
         from ..kernels.accumulate import COLUMNS
         from ..kernels.cuda import SEGMENTS
 
@@ -173,7 +165,7 @@ class Cuda:
 
     @contextmanager
     def _device(self) -> Iterator[None]:
-        """Inside, the GPU of the rows is the current one; what was fetched is there when it ends."""
+        """Make the GPU of the rows the current one, and wait for its copies at the end."""
         from numba import cuda
 
         with cuda.gpus[self.rows.device]:
@@ -195,14 +187,14 @@ class Cuda:
         array.copy_to_host(out, self.rows.stream)
 
     def _trees(self) -> tuple[Any, ...]:
-        """The arrays that kernels route with, sent once to each GPU."""
-        sent = self.forest.on_device
+        """Return the arrays that kernels route with, sent once to each GPU."""
+        sent: dict[int, tuple[Any, ...]] = self.forest.cache.setdefault("cuda", {})
         if self.rows.device not in sent:
             sent[self.rows.device] = tuple(map(self._send, self.forest.routing))
         return sent[self.rows.device]
 
     def _launch(self, rows: int) -> tuple[int, int, Any]:
-        """Blocks, threads and stream for kernels that stride over so many rows."""
+        """Return blocks, threads and stream for kernels that stride over so many rows."""
         from numba import cuda
 
         from ..kernels.cuda import THREADS
@@ -211,7 +203,7 @@ class Cuda:
         return min(-(-rows // THREADS), processors * _BLOCKS_PER_PROCESSOR), THREADS, self.rows.stream
 
     def _fitting(self, row_bytes: int) -> int:
-        """Rows that fit into the free memory, if each takes so many bytes beside its features."""
+        """Return how many rows fit into the free memory, if each takes so many bytes beside its features."""
         from numba import cuda
 
         from ..kernels.cuda import BLOCK_ROWS

@@ -1,8 +1,9 @@
-"""Program: a forest compiled for replay.
+"""ReplayProgram: a forest compiled for replay.
 
 A row's value in a feature matters only by which of the model's thresholds it exceeds. So a block of rows becomes small
-integer codes, and a tree is replayed on the whole block split by split: all rows start in region 0, and split i of a
-tree moves the rows of one region that go right into region i. Comparisons of small integers, no branch, no pointer.
+integer codes, and a tree is replayed on the whole block, split by split: all rows start in region 0, and split i of a
+tree moves the rows of one region that go right into region i. That takes comparisons of small integers, and neither
+branches nor pointers.
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ from numpy.typing import NDArray
 
 from ..trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_IS_MISSING, Forest
 
-# Splits that one pass over a block applies.
-GROUP = 4
-
 # Beyond this many leaves a tree, walking is cheaper: replay costs every split, a walk only those on the path.
 _MAX_MEAN_LEAVES = 1024
 
@@ -26,31 +24,44 @@ _MAX_TABLES = 1 << 27
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """C columns of codes, made from F features; S splits in groups; T trees.
+class ReplayProgram:
+    """C columns of codes, made from F features; S splits in groups of GROUP; T trees.
 
-    Codes are int8 where every feature has at most 255 thresholds and every tree at most 256 leaves, else int16; regions
-    are the unsigned twin. A code is counted from the lowest number of its type, because vector units compare signed
-    numbers in one instruction and unsigned ones in two.
+    Codes are int8 where every feature has at most 255 thresholds and every tree at most 256 leaves, else int16. Regions
+    are unsigned integers of the same size. A code is counted from the lowest number of its type, because vector units
+    compare signed numbers in one instruction and unsigned ones in two.
 
     Attributes
     ----------
-    feature : (F,) int64, features that are coded.
-    cut_start : (F + 1,) int64, where a feature's thresholds begin in `cuts`.
-    cuts : float64 thresholds in rising order, padded with inf to a power of two; a code counts those below the value.
-        Of a categorical feature there are none: its codes are no category, NaN, category 0, category 1...
-    lower : (F,) float64, NaN for a numeric feature, else the exclusive lower bound of a category.
-    limit : (F,) int64, number of codes of a categorical feature.
-    column_feature : (C,) int64, position in `feature` of each column.
-    column_kind : (C,) int64, the flags DEFAULT_LEFT and ZERO_IS_MISSING of the splits that read the column: where to
-        its missing values are coded.
-    group_start : (T + 1,) int64, the first group of each tree.
-    table_start : (groups,) int64, -1 for GROUP numeric splits, else where the table of one categorical split begins.
-    column : (groups * GROUP,) int64, which column a split reads.
-    code : (groups * GROUP,) codes above this go right.
-    region, new : (groups * GROUP,) the region whose rows are split, and that of those who go right.
-    tables : uint8, per categorical split and code, whether it goes right.
-    slot : (L,) int64, the forest's leaf behind each region; regions of tree t begin at ``forest.leaf_start[t]``.
+    feature : (F,) int64 array
+        Features that are coded.
+    cut_start : (F + 1,) int64 array
+        Where a feature's thresholds begin in `cuts`.
+    cuts : float64 array
+        Thresholds in rising order, padded with inf to a power of two. A code counts those below the value. A
+        categorical feature has none: its codes are no category, NaN, category 0, category 1...
+    lower : (F,) float64 array
+        Exclusive lower bound of a category; NaN for a numeric feature.
+    limit : (F,) int64 array
+        Number of codes of a categorical feature.
+    column_feature : (C,) int64 array
+        Position in `feature` of each column.
+    column_kind : (C,) int64 array
+        Flags DEFAULT_LEFT and ZERO_IS_MISSING of the splits that read the column: how its missing values are coded.
+    group_start : (T + 1,) int64 array
+        The first group of each tree.
+    table_start : (groups,) int64 array
+        -1 for GROUP numeric splits, else where the table of one categorical split begins.
+    column : (groups * GROUP,) int64 array
+        The column that a split reads.
+    code : (groups * GROUP,) array
+        Codes above this go right.
+    region, new : (groups * GROUP,) array
+        The region whose rows are split, and the region of those that go right.
+    tables : uint8 array
+        For each categorical split and code, whether it goes right.
+    slot : (L,) int64 array
+        The forest's leaf behind each region. Regions of tree t begin at ``forest.leaf_start[t]``.
     """
 
     feature: NDArray[np.int64]
@@ -71,17 +82,25 @@ class Program:
 
     @property
     def coding(self) -> tuple[NDArray[Any], ...]:
-        """What kernels code rows with."""
+        """Return the arrays that kernels code rows with."""
         return self.cut_start, self.cuts, self.lower, self.limit, self.column_feature, self.column_kind
 
     @property
     def splits(self) -> tuple[NDArray[Any], ...]:
-        """What kernels replay."""
+        """Return the arrays that kernels replay."""
         return self.group_start, self.table_start, self.column, self.code, self.region, self.new, self.tables
 
 
-def compile_forest(forest: Forest) -> Program | None:
-    """The program of a forest; None where walking is better or codes would not fit 16 bits."""
+def replay_program(forest: Forest) -> ReplayProgram | None:
+    """Return the program of a forest, compiled once; None where the forest is better walked."""
+    if "replay" not in forest.cache:
+        forest.cache["replay"] = _compile(forest)
+    program: ReplayProgram | None = forest.cache["replay"]
+    return program
+
+
+def _compile(forest: Forest) -> ReplayProgram | None:
+    """Compile a forest; None where walking is better, or where codes would not fit 16 bits."""
     nodes, leaves = forest.nodes, np.diff(forest.leaf_start)
     if len(nodes) == 0 or leaves.mean() > _MAX_MEAN_LEAVES or leaves.max() > 1 << 16:
         return None
@@ -93,6 +112,7 @@ def compile_forest(forest: Forest) -> Program | None:
         return None  # one feature both numeric and categorical
 
     from ..kernels import coding
+    from ..kernels.coding import GROUP
 
     cut_start, cuts, code = _cuts(len(feature), position, np.where(categorical, np.nan, nodes["threshold"]))
     lower, limit = np.full(len(feature), np.nan), np.zeros(len(feature), np.int64)
@@ -140,7 +160,7 @@ def compile_forest(forest: Forest) -> Program | None:
         np.empty(len(nodes), np.int64),
         np.empty(len(nodes), np.int64),
     )
-    return Program(
+    return ReplayProgram(
         feature=feature.astype(np.int64),
         cut_start=cut_start,
         cuts=cuts,
@@ -162,7 +182,7 @@ def compile_forest(forest: Forest) -> Program | None:
 def _cuts(
     features: int, position: NDArray[np.int64], threshold: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Each feature's distinct thresholds, padded; and per node the number of its threshold. NaN: categorical."""
+    """Return each feature's distinct thresholds, padded, and for each node the number of its own. NaN: categorical."""
     numeric = ~np.isnan(threshold)
     order = np.lexsort((threshold, position))
     order = order[numeric[order]]

@@ -1,11 +1,11 @@
-"""One file of named arrays and a header: safetensors, which readers in many languages open.
+"""The file format: named arrays and a header, as safetensors, which readers in many languages open.
 
-Eight bytes with the length of a JSON text, that text, then the bytes of the arrays side by side. Nothing in it is code
-and nothing is compressed: no array can be larger than the file, so that there are no bombs, and reading is a copy. A
-zip would have names, sizes and checksums in two places each, which a hostile file can set against each other.
+A file is eight bytes with the length of a JSON text, that text, then the bytes of the arrays side by side. Nothing in
+it is code and nothing is compressed: no array can be larger than the file, and reading is a copy. A zip would have
+names, sizes and checksums in two places each, which a hostile file can set against each other.
 
-Of the header only "__metadata__" is ours: {"format", "version", "written_by", "sha256", "model"}. "model" is JSON
-again, because safetensors allows nothing but strings here; the digest is that of "model" and of all arrays.
+In the header, only "__metadata__" is ours: {"format", "version", "written_by", "sha256", "model"}. "model" is JSON
+again, because safetensors allows only strings there. The checksum covers "model" and all arrays.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import secrets
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..boosters import booster_of_file
 
 FORMAT, VERSION = "pgbm_plugin", 1
 
@@ -44,12 +42,12 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def is_container(head: bytes) -> bool:
-    """Whether a file that begins with `head` is one of ours."""
+    """Tell whether a file that begins with `head` is a saved model of this package."""
     return head[8 : 8 + len(_BEGINNING)] == _BEGINNING
 
 
 def pack(arrays: Mapping[str, NDArray[Any]], model: Mapping[str, Any], written_by: str) -> bytes:
-    """Arrays of one axis, and what JSON can hold besides: numbers, strings, truth values, lists, None."""
+    """Return the bytes of a file: arrays of one axis, and in `model` anything that JSON can hold."""
     code = {dtype: name for name, dtype in DTYPES.items()}
     little = {name: array.astype(array.dtype.newbyteorder("<"), copy=False) for name, array in arrays.items()}
     # wide numbers first, so that each array is aligned
@@ -69,9 +67,10 @@ def pack(arrays: Mapping[str, NDArray[Any]], model: Mapping[str, Any], written_b
 
 
 def unpack(file: BinaryIO, size: int) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """What was packed in a file of so many bytes. ValueError if it is damaged; of what is in it nothing is known yet.
+    """Return the arrays and the JSON of a file of so many bytes; ValueError if it is damaged.
 
-    Before more than the header is read, the arrays that it promises are compared with the size of the file.
+    The sizes of the arrays are compared with the size of the file before more than the header is read. What the arrays
+    and the JSON mean is not checked here.
     """
     head = file.read(8)
     length = int.from_bytes(head, "little")
@@ -106,7 +105,7 @@ def unpack(file: BinaryIO, size: int) -> tuple[dict[str, NDArray[Any]], dict[str
 
 
 def _checked_metadata(about: Any) -> dict[str, str]:
-    """Our part of the header, if it is of a version that can be read."""
+    """Return our part of the header; refuse a version that cannot be read."""
     if not isinstance(about, dict) or not all(isinstance(value, str) for value in about.values()):
         raise ValueError("its header is damaged")
     version = about.get("version", "")
@@ -123,7 +122,7 @@ def _checked_metadata(about: Any) -> dict[str, str]:
 
 
 def _entry(name: str, entry: Any) -> tuple[np.dtype[Any], int, int]:
-    """Type, length and first byte of an array."""
+    """Return type, length and first byte of an array."""
     damaged = ValueError(f"the header's entry of array {name!r:.60} is damaged")
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise damaged
@@ -137,13 +136,13 @@ def _entry(name: str, entry: Any) -> tuple[np.dtype[Any], int, int]:
 
 
 def _digest(text: str, data: bytes) -> str:
-    found = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
-    found.update(data)
-    return found.hexdigest()
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+    digest.update(data)
+    return digest.hexdigest()
 
 
 def _to_json(value: Any) -> str:
-    """JSON that keeps every float: its shortest digits give it back, and NaN and inf are {"float": "nan"}..."""
+    """Return JSON that keeps every float: as its shortest digits, or as {"float": "nan"} and the like."""
     return json.dumps(_plain(value), separators=(",", ":"), allow_nan=False)
 
 
@@ -165,12 +164,12 @@ def _from_json(text: bytes | str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError("an entry comes twice")
-    if found.keys() == {"float"} and found["float"] in ("nan", "inf", "-inf"):
-        return float(found["float"])
-    return found
+    if entries.keys() == {"float"} and entries["float"] in ("nan", "inf", "-inf"):
+        return float(entries["float"])
+    return entries
 
 
 def _no_constant(name: str) -> Any:
@@ -178,56 +177,9 @@ def _no_constant(name: str) -> Any:
 
 
 def _guess(head: bytes) -> str:
-    """What else the file may be, with the way out."""
-    from ..boosters.lightgbm import model as lightgbm
-    from ..boosters.xgboost import model as xgboost
-
-    if lightgbm.is_model_text(head) or xgboost.is_model_bytes(head):
+    """Return what else the file may be, with the way out."""
+    if booster_of_file(head) is not None:
         return ", but perhaps a booster's: wrap(path, X, y) reads those"
     if head.startswith(b"\x80"):
         return ", but perhaps a pickle: open it with pickle or joblib"
     return ""
-
-
-def check_place(path: str | os.PathLike[str]) -> None:
-    """Refuse, before the work, a path where no file can be."""
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise IsADirectoryError(f"{os.fspath(path)!r} is a directory; give the path of a file in it")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no directory {str(target.parent)!r} to write {target.name!r} to")
-
-
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a whole file, see `replacing`."""
-    with replacing(path) as file:
-        file.write(content)
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file that takes the place of the one at `path` in one step, at the end; after an error that stays as it was.
-
-    Whoever reads it finds the old content or the new, also after a crash.
-    """
-    target = Path(os.path.realpath(path))  # a link stays one
-    part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
-    try:
-        with part.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(OSError):
-            part.chmod(target.stat().st_mode & 0o777)  # as the old file has it
-        os.replace(part, target)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # the new name itself is on disk only once its directory is
-        with suppress(OSError):
-            directory = os.open(target.parent, os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)

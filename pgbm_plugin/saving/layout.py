@@ -1,7 +1,7 @@
 """What a saved model holds: every array with its type and length, every scalar with its kind.
 
-The tables are the format, and what must hold of a file before anything computes with it. Names are those of the
-dataclasses' attributes, "part.attribute", so that writing is reading these and loading is passing them on.
+These tables define the format, and what is checked of a file before anything computes with it. Names are the
+"part.attribute" of dataclasses: saving reads the attributes, and loading passes them to the constructors.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..boosters import booster_named
 from ..leaves.certificate import Status
 from ..predict.power_map import MAX_B
 from ..trees.objectives import IDENTITY, LOG, SIGNED_SQRT
 from .container import DTYPES
 
 Kind = Callable[[Any], Any]
-"""What a scalar must be: takes what JSON gave, returns what the dataclass wants, or raises ValueError."""
+"""Check a scalar: take what JSON gave, and return what the dataclass wants or raise ValueError."""
 
 
 class StoredArray(NamedTuple):
@@ -28,10 +29,16 @@ class StoredArray(NamedTuple):
 
     Attributes
     ----------
-    dtypes : those it may have, by their names in `container.DTYPES`.
-    axis, more : its length: that of the axis, and so many more. All arrays of an axis must agree on it.
-    rule : what every number must be, a key of `_RULES`.
-    optional : whether it may be absent, which is None.
+    dtypes : str
+        Types that it may have, by their names in `container.DTYPES`.
+    axis : str
+        Name of its axis. All arrays of an axis have the same length, apart from `more`.
+    more : int
+        How much longer than its axis it is.
+    rule : str
+        What every number must be, a key of `_RULES`.
+    optional : bool
+        Whether it may be absent, which is None.
     """
 
     dtypes: str
@@ -56,7 +63,7 @@ def _real(value: Any) -> float:
 
 
 def _number(value: Any) -> float:
-    """Also NaN and inf."""
+    """Return a number, also NaN and inf."""
     if type(value) is int and abs(value) < 1 << 62:
         return float(value)
     if type(value) is not float:
@@ -85,7 +92,7 @@ def _whole(value: Any) -> int:
 
 
 def _rows(value: Any) -> float:
-    """Rows seen; not a whole number after a decay."""
+    """Return a number of rows, which is not whole after a decay."""
     number = _whole(value) if type(value) is int else _real(value)
     if number <= 0:
         raise ValueError(f"is {number}: moments of no rows")
@@ -127,6 +134,10 @@ def _choice(*known: Any) -> Kind:
         return value
 
     return kind
+
+
+def _booster(value: Any) -> str:
+    return booster_named(_text(value)).name
 
 
 def _optional(kind: Kind) -> Kind:
@@ -190,7 +201,7 @@ TREE_SCALARS: dict[str, dict[str, Kind]] = {
         "base_margin": _real,
         "divisor": _whole,
         "link": _choice(IDENTITY, LOG, SIGNED_SQRT),
-        "booster": _choice("LightGBM", "XGBoost"),
+        "booster": _booster,
     },
     "features": {
         "count": _whole,
@@ -231,12 +242,12 @@ SCALARS: dict[str, dict[str, Kind]] = {
     "model": {"mean": _choice("booster", "pgbm"), "variance": _choice("pgbm", "boosted", "auto"), "default_rho": _real},
 }
 
-# Sections that may be null: a custom objective that nobody gave, a model that nobody conformalized, scales not boosted.
+# Sections that may be null: an objective that nobody gave, conformal scores, and scales that were not boosted.
 _OPTIONAL_SECTIONS = ("objective", "conformal", "scale", "training_scale")
 
 
 def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:
-    """Section -> attribute -> value; each of its kind, none missing and none more."""
+    """Return section -> attribute -> value; refuse a value of another kind, one missing and one too many."""
     if header.keys() != table.keys():
         raise ValueError(f"its sections are not those of a model: {', '.join(header)}"[:200])
     parts: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""save() and load(): a model as one file, or as bytes. `layout` says what is in it, `container` how it is written."""
+"""A model as bytes and as a file. `layout` says what is in it, `container` how it is written."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..calibration.boosted_scale import LogScale
-from ..calibration.conformal import ConformalScores
-from ..device import check_device
+from ..boosters import booster_named
 from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
 from ..leaves.weights import LeafWeights
-from ..model import ProbabilisticModel
-from ..predict.chosen import Settings
+from ..predict.chosen import Chosen, ConformalScores
+from ..predict.log_scale import LogScale
 from ..predict.power_map import Calibration
+from ..predict.state import ModelState
 from ..trees.forest import NODE, Features, Forest, tree_digests
-from ..trees.objectives import LIGHTGBM, SIGNED_SQRT, SQUARED, XGBOOST, Objective, custom, forgotten
+from ..trees.objectives import SIGNED_SQRT, SQUARED, Objective, custom, forgotten
 from ..trees.training_spec import TrainingSpec
-from .container import check_place, pack, unpack, write_atomically
+from ..version import __version__
+from ..writing import check_place, write_atomically
+from .container import pack, unpack
 from .layout import ARRAYS, DIGESTS, SCALARS, TREE_ARRAYS, TREE_SCALARS, check_arrays, check_scalars
 
 # Beyond these a standard deviation or a variance could overflow on its way to a distribution.
 _MAX_SD, _MAX_VARIANCE = 1e70, 1e140
 
 
-def save(model: ProbabilisticModel, path: str | os.PathLike[str]) -> None:
-    """See `ProbabilisticModel.save`."""
+def save(state: ModelState, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file, see `ProbabilisticModel.save`."""
     check_place(path)
-    content = to_bytes(model)
+    content = to_bytes(state)
     try:
         from_bytes(content)  # what could not be loaded is not written
     except ValueError as error:
@@ -42,20 +43,8 @@ def save(model: ProbabilisticModel, path: str | os.PathLike[str]) -> None:
     write_atomically(path, content)
 
 
-def load(path: str | os.PathLike[str], *, device: str = "auto", n_jobs: int | None = None) -> ProbabilisticModel:
-    """The model that `ProbabilisticModel.save` wrote: the same bits, with neither LightGBM nor XGBoost installed.
-
-    Everything in the file is checked before it is used; a damaged or hostile one is a ValueError. A family of your own
-    must be registered first. The function of a custom objective is not in the file: the model predicts, but cannot
-    take further moments.
-
-    Parameters
-    ----------
-    path : of the file.
-    device : where it predicts, as in `wrap`.
-    n_jobs : threads; None for all cores.
-    """
-    check_device(device)
+def read(path: str | os.PathLike[str]) -> ModelState:
+    """Read a model from a file that `save` wrote; ValueError for a damaged or hostile one."""
     source = Path(path)
     if source.is_dir():
         raise IsADirectoryError(f"{str(source)!r} is a directory; give the path of a model file")
@@ -63,57 +52,51 @@ def load(path: str | os.PathLike[str], *, device: str = "auto", n_jobs: int | No
         raise FileNotFoundError(f"no model file at {str(source)!r}")
     try:
         with source.open("rb") as file:
-            model = _build(*unpack(file, os.fstat(file.fileno()).st_size))
+            return _build(*unpack(file, os.fstat(file.fileno()).st_size))
     except ValueError as error:
         raise ValueError(f"cannot load {str(source)!r}: {error}") from error
-    model.device, model.n_jobs = device, n_jobs
-    return model
 
 
-def to_bytes(model: ProbabilisticModel, *, trees: bool = True) -> bytes:
-    """A model in the format of a file, with its trees or without."""
-    from .. import __version__
-
-    settings, spec = model._settings, model.spec
+def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
+    """Return a model in the format of a file, with its trees or without."""
+    chosen, forest = state.chosen, state.forest
     owners: dict[str, Any] = {
-        "forest": model.forest,
-        "features": model.forest.features,
-        "spec": spec,
-        "moments": model.moments,
-        "weights": model.weights,
-        "certificate": model.certificate,
-        "settings": settings,
-        "calibration": settings.calibration,
-        "scale": settings.scale,
-        "training_scale": model.training_scale,
-        "model": model,
+        "forest": forest,
+        "features": forest.features,
+        "spec": state.spec,
+        "moments": state.moments,
+        "weights": state.weights,
+        "certificate": state.certificate,
+        "settings": chosen,
+        "calibration": chosen.calibration,
+        "scale": chosen.scale,
+        "training_scale": state.training_scale,
+        "model": state,
     }
     arrays: dict[str, NDArray[Any]] = {}
     header: dict[str, Any] = {}
     if not trees:
-        arrays["forest.tree_digest"] = tree_digests(model.forest)
+        arrays["forest.tree_digest"] = tree_digests(forest)
     for name in TREE_ARRAYS | ARRAYS if trees else ARRAYS:
         part, field = name.split(".")
-        array = model.forest.nodes[field] if part == "nodes" else getattr(owners[part], field, None)
+        array = forest.nodes[field] if part == "nodes" else getattr(owners[part], field, None)
         if array is not None:
             arrays[name] = array
     for part, kinds in (TREE_SCALARS | SCALARS if trees else SCALARS).items():
         if part in owners:
             owner = owners[part]
             header[part] = owner and {field: _writable(getattr(owner, field)) for field in kinds}
-    header["objective"], header["conformal"] = _objective_entries(spec.objective), _conformal_entries(settings)
+    header["objective"], header["conformal"] = _objective_entries(state.spec.objective), _conformal_entries(chosen)
     return pack(arrays, header, f"pgbm_plugin {__version__}")
 
 
-def from_bytes(content: bytes, forest: Forest | None = None) -> ProbabilisticModel:
-    """The inverse of `to_bytes`; ValueError for anything that it did not write. `forest` if that was without trees."""
+def from_bytes(content: bytes, forest: Forest | None = None) -> ModelState:
+    """Read a model from `to_bytes`, with its `forest` if that was written without trees; else ValueError."""
     return _build(*unpack(io.BytesIO(content), len(content)), forest)
 
 
-def _build(
-    arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], forest: Forest | None = None
-) -> ProbabilisticModel:
-    """A model of what a file holds, all of it checked."""
+def _build(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], forest: Forest | None = None) -> ModelState:
+    """Build a model from what a file holds, and check all of it."""
     table = (DIGESTS if forest else TREE_ARRAYS) | ARRAYS
     parts = check_scalars(header, SCALARS if forest else TREE_SCALARS | SCALARS)
     check_arrays(arrays, table)
@@ -128,7 +111,8 @@ def _build(
         nodes = np.zeros(len(parts["nodes"]["left"]), NODE)
         for field, array in parts["nodes"].items():
             nodes[field] = array
-        forest = Forest(**parts["forest"], nodes=nodes, features=Features(**parts["features"]))
+        renamed = booster_named(parts["forest"]["booster"]).renamed
+        forest = Forest(**parts["forest"], nodes=nodes, features=Features(**parts["features"], renamed=renamed))
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:
@@ -138,25 +122,25 @@ def _build(
     if (parts["moments"]["freedom"] is None) != (parts["moments"]["count"].dtype == np.int64):
         raise ValueError("its moments are half those of rows that have decayed")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        model = _model(parts, forest)
-    _check_range(model)
-    return model
+        state = _state(parts, forest)
+        _check_range(state)
+    return state
 
 
-def _model(parts: Mapping[str, Any], forest: Forest) -> ProbabilisticModel:
-    model = ProbabilisticModel(
-        forest,
-        TrainingSpec(**parts["spec"], objective=_objective(parts["objective"], forest)),
-        LeafMoments(**parts["moments"]),
-        Certificate(**parts["certificate"]),
+def _state(parts: Mapping[str, Any], forest: Forest) -> ModelState:
+    booster = booster_named(forest.booster)
+    objective = _objective(parts["objective"], forest)
+    precision: dict[str, Any] = {"label_dtype": booster.label_dtype, "gradient_dtype": booster.gradient_dtype}
+    return ModelState(
+        forest=forest,
+        spec=TrainingSpec(**parts["spec"], objective=objective, **precision),
+        moments=LeafMoments(**parts["moments"]),
         weights=LeafWeights(**parts["weights"]),
-        mean=parts["model"]["mean"],
-        settings=_settings(parts),
-        variance=parts["model"]["variance"],
+        certificate=Certificate(**parts["certificate"]),
+        chosen=_chosen(parts),
         training_scale=_scale(parts["training_scale"]),
+        **parts["model"],
     )
-    model.default_rho = parts["model"]["default_rho"]
-    return model
 
 
 def _check_same_trees(digest: NDArray[np.int64], forest: Forest) -> None:
@@ -177,7 +161,7 @@ def _writable(value: Any) -> Any:
 
 
 def _objective_entries(objective: Objective | None) -> dict[str, Any] | None:
-    """A name and what a model may have of its own; the rest is in the table of objectives."""
+    """Return what a model has of its own; the rest is in its booster's table of objectives."""
     if objective is None:
         return None
     coupled = objective.diagonal is not None
@@ -191,19 +175,19 @@ def _objective(entries: Mapping[str, Any] | None, forest: Forest) -> Objective |
     if name == "custom":
         objective, codes = custom(forgotten, forgotten if entries["coupled"] else None), {SQUARED}
     else:
-        known = (LIGHTGBM if forest.booster == "LightGBM" else XGBOOST).get(name)
-        if known is None:
+        built_in = booster_named(forest.booster).objectives.get(name)
+        if built_in is None:
             raise ValueError(f"its objective {name!r:.60} is not one of {forest.booster} that can be wrapped")
-        # a LightGBM model without splits has the spread of its labels, whatever the loss
-        objective, codes = replace(known, value=entries["value"], code=code), {known.code, SQUARED}
+        # a model without splits has the spread of its labels, whatever the loss
+        objective, codes = replace(built_in, value=entries["value"], code=code), {built_in.code, SQUARED}
     if code not in codes or objective.link != forest.link:
         raise ValueError(f"its objective {name!r} has the derivatives or the link of another")
     return objective
 
 
-def _conformal_entries(settings: Settings) -> dict[str, Any] | None:
-    """All but the residuals, which are those of the settings."""
-    scores = settings.conformal
+def _conformal_entries(chosen: Chosen) -> dict[str, Any] | None:
+    """Return all but the residuals, which are those of `Chosen`."""
+    scores = chosen.conformal
     if scores is None:
         return None
     return {
@@ -215,7 +199,7 @@ def _conformal_entries(settings: Settings) -> dict[str, Any] | None:
     }
 
 
-def _settings(parts: Mapping[str, Any]) -> Settings:
+def _chosen(parts: Mapping[str, Any]) -> Chosen:
     from ..distributions import family
 
     name, residuals, conformal = parts["settings"]["distribution"], parts["settings"]["residuals"], parts["conformal"]
@@ -231,7 +215,7 @@ def _settings(parts: Mapping[str, Any]) -> Settings:
         b, c = conformal.pop("b"), conformal.pop("c")
         conformal = ConformalScores(**conformal, residuals=residuals, calibration=Calibration(b, c))
     calibration, scale = Calibration(**parts["calibration"]), _scale(parts["scale"])
-    return Settings(**parts["settings"], calibration=calibration, conformal=conformal, scale=scale)
+    return Chosen(**parts["settings"], calibration=calibration, conformal=conformal, scale=scale)
 
 
 def _scale(entries: Mapping[str, Any] | None) -> LogScale | None:
@@ -242,9 +226,9 @@ def _scale(entries: Mapping[str, Any] | None) -> LogScale | None:
     return LogScale(**entries)
 
 
-def _check_range(model: ProbabilisticModel) -> None:
+def _check_range(state: ModelState) -> None:
     """Refuse trees whose sum could overflow: predictions must be finite for every row."""
-    forest, calibration = model.forest, model.calibration
+    forest, calibration = state.forest, state.chosen.calibration
     if not 1 <= forest.divisor <= forest.n_trees:
         raise ValueError(f"its sum of {forest.n_trees} trees is divided by {forest.divisor}")
 
@@ -252,13 +236,13 @@ def _check_range(model: ProbabilisticModel) -> None:
         return float(np.maximum.reduceat(np.abs(per_leaf.astype(np.float64)), forest.leaf_start[:-1]).sum())
 
     with np.errstate(over="ignore", invalid="ignore"):
-        margin, sd = reach(model._leaf_value) + abs(forest.base_margin), reach(model.weights.sd)
+        margin, sd = reach(state.leaf_value) + abs(forest.base_margin), reach(state.weights.sd)
         variances = [np.float64(sd) ** 2]
-        for scale in filter(None, (model._settings.scale, model.training_scale)):
+        for scale in filter(None, (state.chosen.scale, state.training_scale)):
             recursion = np.maximum(variances[0], scale.floor) ** scale.power
             variances.append(recursion * np.exp(abs(scale.start) + reach(scale.step)))
         variance = calibration.c * max(variances) ** calibration.b
-    largest = float(np.finfo(model._leaf_value.dtype).max) / 4.0
+    largest = float(np.finfo(state.leaf_value.dtype).max) / 4.0
     if not margin <= (largest**0.25 if forest.link == SIGNED_SQRT else largest):
         raise ValueError("the values of its leaves add up to more than a prediction can be")
     if not (sd <= _MAX_SD and variance <= _MAX_VARIANCE):

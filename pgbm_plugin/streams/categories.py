@@ -1,6 +1,7 @@
 """Categories in files: which columns hold them, and their values as the model has stored them.
 
-A live frame says itself which of its columns are categorical. Text in a file is; numbers are where the model says so.
+A live frame says itself which of its columns are categorical. In a file, columns of text are categorical, and columns
+of numbers only where the model says so.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..tables.columns import no_column
-from ..tables.frames import as_stored
+from ..checks import missing_column
 from ..trees.forest import Features
 from .csvfiles import missing_spellings
 
@@ -18,19 +18,19 @@ _TEXT, _NUMBERS, _TRUTH = "text", "numbers", "truth values"
 
 
 def with_category_columns(features: Features, names: Sequence[str]) -> Features:
-    """The features with the columns that hold the stored categories, which LightGBM does not tell."""
+    """Return the features with the columns that hold the stored categories, which LightGBM does not store."""
     if isinstance(names, str):
         raise TypeError(f"categorical must be a list of names, not {names!r}")
-    known = [] if features.names is None else list(features.names)
-    stored = as_stored(names, features)
-    for name, as_known in zip(names, stored, strict=True):
-        if as_known not in known:
-            raise ValueError(f"categorical: {no_column(name, known)}")
-    columns = tuple(sorted({known.index(name) for name in stored}))
+    own = [] if features.names is None else list(features.names)
+    stored = features.stored_names(names)
+    for name, stored_name in zip(names, stored, strict=True):
+        if stored_name not in own:
+            raise ValueError(f"categorical: {missing_column(name, own)}")
+    columns = tuple(sorted({own.index(name) for name in stored}))
     if features.category_columns is not None:
         if columns != features.category_columns:
-            own = ", ".join(repr(known[j]) for j in features.category_columns) or "none"
-            raise ValueError(f"categorical is what the model itself tells, and it tells {own}: leave it out")
+            shown = ", ".join(repr(own[j]) for j in features.category_columns) or "none"
+            raise ValueError(f"the model already stores its categorical columns ({shown}): leave categorical= out")
         return features
     if len(columns) != len(features.categories):
         raise ValueError(
@@ -41,15 +41,15 @@ def with_category_columns(features: Features, names: Sequence[str]) -> Features:
 
 
 def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, tuple[Any, ...]]:
-    """Column -> stored values, for those columns that hold categories; `types` are Arrow's, in the model's order."""
+    """Return column -> stored values for columns that hold categories; `types` are Arrow's, in the model's order."""
     import pyarrow as pa
 
     names = list(types)
     text = [j for j, name in enumerate(names) if _kind_of_type(types[name]) == _TEXT]
-    of_codes = [j for j in text if j in features.code_columns and not pa.types.is_dictionary(types[names[j]])]
-    if of_codes:
+    code_columns = [j for j in text if j in features.code_columns and not pa.types.is_dictionary(types[names[j]])]
+    if code_columns:
         raise ValueError(
-            f"column {names[of_codes[0]]!r} holds text, and of its categories the model has stored no values, only "
+            f"column {names[code_columns[0]]!r} holds text, and of its categories the model has stored no values, only "
             f"codes: give the codes of training"
         )
     if not features.categories:
@@ -68,7 +68,7 @@ def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, 
 
 
 def encoded(column: Any, name: str, values: Sequence[Any], is_csv: bool) -> Any:
-    """A column as a dictionary of values that compare with the stored ones."""
+    """Return a column as an Arrow dictionary of values that compare with the stored ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -91,7 +91,7 @@ def encoded(column: Any, name: str, values: Sequence[Any], is_csv: bool) -> Any:
 
 
 def _parsed(column: Any, name: str, expected: str) -> Any:
-    """Text as the numbers or truth values that it spells."""
+    """Return text as the numbers or truth values that it spells."""
     import pyarrow as pa
 
     # whole numbers first: they are exact, and floats beyond 2^53 are not
@@ -111,7 +111,7 @@ def _kind_of_values(values: Sequence[Any]) -> str | None:
 
 
 def _kind_of_type(kind: Any) -> str | None:
-    """What a column of an Arrow type holds; None for no value at all."""
+    """Return what a column of an Arrow type holds; None for no value at all."""
     from pyarrow import types
 
     if types.is_dictionary(kind):

@@ -1,4 +1,4 @@
-"""What CSV has of its own: types that the model tells better than a file's beginning, and errors in Arrow's words."""
+"""What is special about CSV: column types that the model knows better than Arrow guesses, and errors in plain words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_csv(path: str) -> bool:
 
 
 def csv_format() -> Any:
-    """Arrow's reader, of lines that may be long and values that may hold line breaks."""
+    """Return Arrow's reader, for long lines and values that hold line breaks."""
     from pyarrow.csv import ParseOptions, ReadOptions
     from pyarrow.dataset import CsvFileFormat
 
@@ -31,15 +31,15 @@ def csv_format() -> Any:
 
 
 def check_separated(columns: Sequence[str]) -> None:
-    """Refuse a header that another sign than the comma divides."""
+    """Refuse a header whose columns are not separated by commas."""
     if len(columns) == 1 and re.search(r"[;\t|]", columns[0]):
         raise ValueError(f"it has one column, {columns[0]!r}: values must be separated by commas")
 
 
 def csv_schema(schema: Any, numbers: Sequence[str], categories: Container[str], keep: Sequence[str]) -> Any:
-    """The types to read a file's columns in. Arrow guesses them from the beginning, where 1 may not yet be 1.5.
+    """Return the types to read a file's columns in. Arrow would guess them from its first lines alone.
 
-    Categories stay text, because 01 and 1 may be two of them, and so does what is kept.
+    Categories stay text, because 01 and 1 may be two of them, and so do columns to keep.
     """
     import pyarrow as pa
 
@@ -52,7 +52,7 @@ def csv_schema(schema: Any, numbers: Sequence[str], categories: Container[str], 
 
 
 def missing_spellings(values: Sequence[Any]) -> list[str]:
-    """Texts that stand for no value, as in a column of numbers, unless the model knows them as categories."""
+    """Return the texts that stand for a missing value, unless the model knows them as categories."""
     from pyarrow.csv import ConvertOptions
 
     return [text for text in ConvertOptions().null_values if text not in values]
@@ -60,7 +60,7 @@ def missing_spellings(values: Sequence[Any]) -> list[str]:
 
 @contextmanager
 def plain_reason(columns: Sequence[str], path: str | None = None) -> Iterator[None]:
-    """Arrow's errors inside, in words for people; with the file's name if there is a `path`, unless Arrow has it."""
+    """Turn Arrow's errors inside into plain words, with the file's name in front if there is a `path`."""
     try:
         yield
     except UnicodeDecodeError as error:

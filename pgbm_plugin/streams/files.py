@@ -1,4 +1,4 @@
-"""Files of rows through PyArrow's data sets, Parquet or CSV, with a few batches in memory at a time."""
+"""Parquet and CSV files, read through PyArrow's data sets with a few batches in memory at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..tables.columns import no_column
+from ..checks import missing_column
 from ..trees.forest import Features
 from .batches import feature_places, naming
 from .categories import category_columns, encoded
@@ -24,11 +24,16 @@ class Files:
 
     Attributes
     ----------
-    dataset : PyArrow's.
-    schema : the types that its columns are read in.
-    taken : the model's columns, in its order.
-    besides : further columns that are read.
-    categories : the taken columns that hold categories, with the values that the model has stored for each.
+    dataset : pyarrow.dataset.Dataset
+        The files.
+    schema : pyarrow.Schema
+        The types that columns are read in.
+    taken : list of str
+        The model's columns, in its order.
+    besides : list of str
+        Further columns that are read.
+    categories : dict
+        The taken columns that hold categories, with the values that the model has stored for each.
     """
 
     dataset: Any
@@ -39,11 +44,11 @@ class Files:
 
     @property
     def rows(self) -> int | None:
-        """How many there are; None where all of them would have to be read to know."""
+        """Return the number of rows; None where all of them would have to be read to know."""
         return None if _is_csv(self.dataset) else int(self.dataset.count_rows())
 
     def batches(self, rows: int) -> Iterator[tuple[str, Any]]:
-        """(file, record batch) in order, of so many rows at most; the next ones are read meanwhile."""
+        """Yield (file, record batch) in order, of so many rows at most; the next ones are read meanwhile."""
         columns = list(dict.fromkeys([*self.taken, *self.besides]))
         for fragment in self.dataset.get_fragments():
             name, own = _name(fragment), fragment.physical_schema.names
@@ -56,7 +61,7 @@ class Files:
                         yield name, batch
 
     def features(self, batch: Any) -> Any:
-        """The model's columns of a batch."""
+        """Return the model's columns of a batch."""
         import pyarrow as pa
 
         columns = [batch.column(name) for name in self.taken]
@@ -66,7 +71,7 @@ class Files:
         return pa.RecordBatch.from_arrays(columns, names=self.taken)
 
     def table(self, rows: int) -> tuple[Any, Any]:
-        """All rows: the model's columns, and those besides."""
+        """Return all rows as two tables: the model's columns, and those besides."""
         import pyarrow as pa
 
         parts, besides = [], []
@@ -81,10 +86,10 @@ class Files:
 
 
 def open_files(source: Any, features: Features, numbers: Sequence[str] = (), keep: Sequence[str] = ()) -> Files:
-    """The files behind a path, a pattern, a list of either, or a data set, with the model's columns and some besides.
+    """Open the files behind a path, a pattern, a list of either, or a data set.
 
-    Those besides are `numbers`, such as labels, and columns to `keep`, which stay as they are. A file that lacks one of
-    them is refused before any row is read: Arrow would take its rows for missing values.
+    The model's columns are read, and besides them `numbers`, such as labels, and columns to `keep`, which stay as they
+    are. A file that lacks one of them is refused before any row is read: Arrow would read missing values.
     """
     dataset, besides = _dataset(source), [*numbers, *keep]
     fragments = list(dataset.get_fragments())
@@ -108,16 +113,16 @@ def open_files(source: Any, features: Features, numbers: Sequence[str] = (), kee
 
 
 def _check_columns(columns: Sequence[str], name: str, features: Features, besides: Sequence[str]) -> list[str]:
-    """The columns that the model takes."""
+    """Return the columns that the model takes; refuse a file that lacks one."""
     with naming(name):
         lost = [column for column in besides if column not in columns]
         if lost:
-            raise ValueError(no_column(lost[0], columns))
+            raise ValueError(missing_column(lost[0], columns))
         return [columns[place] for place in feature_places(columns, features, besides)]
 
 
 def find_files(source: Any) -> list[str]:
-    """The paths behind a path, a pattern, or a list of either; those of a pattern in alphabetical order."""
+    """Return the paths behind a path, a pattern, or a list of either; those of a pattern in alphabetical order."""
     paths: list[str] = []
     for part in source if isinstance(source, (list, tuple)) else [source]:
         text = os.fspath(part)
@@ -131,7 +136,7 @@ def find_files(source: Any) -> list[str]:
 
 
 def is_read(source: Any, path: str | os.PathLike[str]) -> bool:
-    """Whether a file that exists is among those that are read."""
+    """Tell whether an existing file is among those that are read."""
     target = os.path.realpath(path)
     is_path = isinstance(source, (str, os.PathLike, list, tuple))
     paths = find_files(source) if is_path else getattr(source, "files", [])  # of a data set; a scanner does not tell

@@ -1,4 +1,4 @@
-"""Moments of rows that come in batches: one pass, merged in the order of the batches, in memory for a few of them."""
+"""Moments of rows that come in batches: one pass, merged in the order of the batches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..leaves.base_score import FirstTrees, LabelSums, settle_start
-from ..leaves.moments import LeafMoments, joined, leaf_moments
-from ..losses.custom_objectives import Objective, check_takes_batches, on_batch, without_weights
+from ..leaves.base_score import LabelSums, settle_base_score
+from ..leaves.first_trees import FirstTrees
+from ..leaves.gather import leaf_moments
+from ..leaves.moments import LeafMoments, joined
+from ..losses.custom_objectives import CustomObjective, check_takes_batches, on_batch, without_weights
 from ..parallel import progress_bar
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
@@ -20,7 +22,7 @@ def stream_moments(
     forest: Forest,
     spec: TrainingSpec,
     source: Any,
-    objective: Objective | None,
+    objective: CustomObjective | None,
     *,
     label: str | None = None,
     weight: str | None = None,
@@ -29,32 +31,32 @@ def stream_moments(
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> tuple[TrainingSpec, LeafMoments, bool]:
-    """How the trees were grown, their moments over all batches, and whether rows were weighted.
+    """Return the spec, the moments over all batches, and whether rows were weighted.
 
-    Where boosting started from the mean label, that is known after the last batch only; then `settle` keeps what the
-    first trees need of each row (`FirstTrees`), so that the moments are those of all rows at once.
+    Where boosting started from the mean label, that is known after the last batch only. With `settle`, what the first
+    trees need of each row is kept until then (`FirstTrees`), so that the moments are those of all rows at once.
     """
     check_takes_batches(spec, objective)
     stream = labelled_stream(source, forest.features, label, weight)
     moments = LeafMoments.of_nothing(forest.n_leaves)
     sums, first, weighted = LabelSums.of_model(spec, forest), None, False
     settle = settle and spec.start_is_mean
-    later = not settle or spec.first_iteration() < forest.n_trees
+    has_later_trees = not settle or spec.first_iteration() < forest.n_trees
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(stream.rows, "rows", progress))
-        for name, data in read_batches(stream.batches, forest, device):
+        for name, data in read_batches(stream.batches, forest, spec, device):
             with naming(name):
-                of_batch = on_batch(spec, objective, data, probe=moments.rows == 0)
-                weighted = data.weight is not None
+                batch_spec = on_batch(spec, objective, data, probe=moments.rows == 0)
+                weighted, rows = data.weight is not None, data.on_margin_scale(batch_spec)
                 if settle:
                     first = first or stack.enter_context(FirstTrees(forest, spec, weighted))
-                    first.add(data, n_jobs)
-                    sums, of_batch = sums.add(spec, data.y, data.weight), of_batch.from_zero()
-                if later:
-                    moments = moments.merge(leaf_moments(forest, of_batch, data, n_jobs=n_jobs))
+                    first.add(rows, n_jobs)
+                    sums, batch_spec = sums.add(rows.y, data.weight), batch_spec.from_zero()
+                if has_later_trees:
+                    moments = moments.merge(leaf_moments(forest, batch_spec, rows, n_jobs=n_jobs))
             advance(len(data))
         if first is not None:
-            spec = settle_start(forest, spec, sums, first.moments)
+            spec = settle_base_score(forest, spec, sums, first.moments)
             at_start = first.moments(spec)
             moments = joined([at_start, moments.part(len(at_start.count), forest.n_leaves)])
     if moments.rows == 0:

@@ -1,4 +1,4 @@
-"""Distributions of rows as a Parquet or CSV file, one batch after the other."""
+"""Distributions of rows, written to a Parquet or CSV file batch by batch."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from numpy.typing import ArrayLike
 
+from ..checks import interval_names, level_names, missing_column
 from ..parallel import progress_bar
-from ..saving.container import check_place, replacing
-from ..tables.columns import interval_names, level_names, no_column
 from ..tables.frames import columns_of
+from ..trees.forest import Features
+from ..writing import check_place, replacing
 from .batches import is_files, is_stream, naming, unlabelled_stream
 from .files import import_dataset, is_read
 
-if TYPE_CHECKING:
-    from ..predictor import Predictor
+Summarise = Callable[[Any, ArrayLike, ArrayLike, Any], dict[str, Any]]
+"""``(rows, quantiles, intervals, init_score) -> columns`` of the rows' distributions."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,14 @@ class Columns:
 
     Attributes
     ----------
-    quantiles : levels, for q05 and its like.
-    intervals : coverages, for lower90, upper90 and their like.
-    keep : columns that are copied.
-    init_score : the column of the margin that each row starts from, which is not written.
+    quantiles : array-like
+        Levels, for columns such as q05.
+    intervals : array-like
+        Coverages, for columns such as lower90 and upper90.
+    keep : tuple of str
+        Columns that are copied.
+    init_score : str or None
+        The column of the margin that each row starts from. It is not written.
     """
 
     quantiles: ArrayLike = ()
@@ -47,9 +52,16 @@ class Columns:
 
 
 def write_distributions(
-    model: Predictor, X: Any, target: str | os.PathLike[str] | BinaryIO, columns: Columns, *, csv: bool, progress: bool
+    summarise: Summarise,
+    features: Features,
+    X: Any,
+    target: str | os.PathLike[str] | BinaryIO,
+    columns: Columns,
+    *,
+    csv: bool,
+    progress: bool,
 ) -> int:
-    """Write a file, which appears when it is complete, or to an open stream; returns the number of rows.
+    """Write a file, which appears when it is complete, or to an open stream; return the number of rows.
 
     See `ProbabilisticModel.predict_parquet`.
     """
@@ -63,7 +75,7 @@ def write_distributions(
         advance = stack.enter_context(progress_bar(None, "rows", progress))
         stream = stack.enter_context(replacing(target)) if isinstance(target, (str, os.PathLike)) else target
         write = None
-        for part in _tables(model, X, columns):
+        for part in _tables(summarise, features, X, columns):
             write = write or stack.enter_context((_csv_writer if csv else _parquet_writer)(stream, part.schema))
             write(part)
             written += len(part)
@@ -73,17 +85,17 @@ def write_distributions(
     return written
 
 
-def _tables(model: Predictor, X: Any, columns: Columns) -> Iterator[Any]:
+def _tables(summarise: Summarise, features: Features, X: Any, columns: Columns) -> Iterator[Any]:
     import pyarrow as pa
 
     source, init_score = X if is_stream(X) or is_files(X) else iter([X]), columns.init_score
     numbers = () if init_score is None else (init_score,)
-    for batch, table in unlabelled_stream(source, model.forest.features, columns.keep, numbers):
-        with naming(batch.name):
-            found = {name: _as_arrow(pa, table, name) for name in columns.keep}
+    for name, rows, table in unlabelled_stream(source, features, columns.keep, numbers):
+        with naming(name):
+            out = {kept: _as_arrow(pa, table, kept) for kept in columns.keep}
             start = None if init_score is None else _as_arrow(pa, table, init_score)
-            found |= model._summary(batch.X, columns.quantiles, columns.intervals, init_score=start)
-        yield pa.table(found)
+            out |= summarise(rows, columns.quantiles, columns.intervals, start)
+        yield pa.table(out)
 
 
 @contextmanager
@@ -96,7 +108,7 @@ def _parquet_writer(stream: BinaryIO, schema: Any) -> Iterator[Callable[[Any], N
 
 @contextmanager
 def _csv_writer(stream: BinaryIO, schema: Any) -> Iterator[Callable[[Any], None]]:
-    """CSV in which every float comes back to the bit, with quotes only in parts that need them."""
+    """Write CSV in which every float comes back to the bit, with quotes only in parts that need them."""
     header = io.StringIO()
     csv_module.writer(header, lineterminator="\n").writerow(schema.names)
     stream.write(header.getvalue().encode())
@@ -120,6 +132,6 @@ def _write_csv(table: Any, stream: BinaryIO) -> None:
 
 def _as_arrow(pa: Any, table: Any, name: str) -> Any:
     if name not in columns_of(table):
-        raise ValueError(no_column(name, columns_of(table)))
+        raise ValueError(missing_column(name, columns_of(table)))
     column = table[name]
     return column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column.to_numpy())

@@ -1,4 +1,4 @@
-"""Data frames as rows: pandas, polars and PyArrow, with names to check and categories to encode."""
+"""Data frames as rows: pandas, polars and PyArrow. Their names are checked and their categories encoded."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Frame(Rows):
         return out
 
     def own_codes(self) -> Iterator[tuple[str, int, Any]]:
-        """(column, code, value) of the categories whose values the model has not stored."""
+        """Yield (column, code, value) of the categories whose values the model has not stored."""
         for j in self.coded:
             values = self._dictionary(j, 0, self.n)[0]
             yield from ((self._name(j), code, value) for code, value in enumerate(values) if value is not None)
 
     def _category_values(self, columns: list[int]) -> dict[int, Sequence[Any]]:
-        """Column -> the training categories, for the frame's categorical columns."""
+        """Return column -> training categories, for the frame's categorical columns."""
         known, where = self.features.categories, self.features.category_columns
         if where is None:
             if len(columns) != len(known):
@@ -96,11 +96,11 @@ class Frame(Rows):
 
     @abstractmethod
     def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
-        """A categorical column as its distinct values and, per row, which one it is (-1 or NaN for none)."""
+        """Return a categorical column as its distinct values and, per row, which one it is (-1 or NaN for none)."""
 
     @abstractmethod
     def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
-        """A numeric column."""
+        """Return a numeric column."""
 
 
 class PandasRows(Frame):
@@ -194,7 +194,7 @@ class ArrowRows(Frame):
 
 
 def _is_a(package: str, *names: str) -> Any:
-    """A test for objects of a package that may not be installed: asks only if something has imported it."""
+    """Return a test for objects of a package that may not be installed, and that this test never imports."""
 
     def test(X: Any) -> bool:
         module = sys.modules.get(package)
@@ -211,10 +211,10 @@ FRAMES = (
 
 
 def with_seen_categories(features: Features, rows: Rows, certified: bool) -> Features:
-    """The features with what the model has not stored of its categories and these rows, those of training, tell.
+    """Return the features, completed by what a frame tells of the categories and the model does not store.
 
-    LightGBM stores the categories and not their columns. Some of XGBoost's models store codes alone, whose meaning is
-    known if the rows are `certified`.
+    Some models store the categories but not their columns, which any frame tells. Others store codes alone, whose
+    values only the frame of training tells: those are taken if the rows are `certified`.
     """
     if not isinstance(rows, Frame):
         return features
@@ -231,15 +231,9 @@ def with_seen_categories(features: Features, rows: Rows, certified: bool) -> Fea
 
 
 def columns_of(frame: Any) -> list[str]:
-    """Names of a frame's columns."""
+    """Return the names of a frame's columns."""
     names = getattr(frame, "column_names", None)
     return [str(name) for name in (frame.columns if names is None else names)]
-
-
-def as_stored(columns: Sequence[str], features: Features) -> list[str]:
-    """Names of columns as the model has them: LightGBM stores blanks as underscores."""
-    known = frozenset(features.names or ())
-    return [column if column in known else column.replace(" ", "_") for column in columns]
 
 
 def check_names(names: list[str], features: Features) -> None:
@@ -247,7 +241,7 @@ def check_names(names: list[str], features: Features) -> None:
     _check_count_named(names, features)
     if features.names is None:
         return
-    stored, expected = as_stored(names, features), list(features.names)
+    stored, expected = features.stored_names(names), list(features.names)
     if stored == expected:
         return
     if sorted(stored) == sorted(expected):
@@ -281,7 +275,7 @@ def _code_of(values: Sequence[Any]) -> dict[Any, int]:
 def _encode(
     values: Sequence[Any], index: NDArray[Any], code_of: dict[Any, int], name: str, features: Features
 ) -> NDArray[np.float64]:
-    """Rows of a categorical column -> the codes of training; NaN where there is no value."""
+    """Return the rows of a categorical column as the codes of training, with NaN where there is no value."""
     codes = np.array([*(code_of.get(value, -2) for value in values), np.nan])
     index = np.where(np.isnan(index) | (index < 0), len(values), index).astype(np.int64)
     out: NDArray[np.float64] = codes[index]
@@ -295,3 +289,8 @@ def _encode(
             )
         out[unseen] = np.nan
     return out
+
+
+def is_frame(X: Any) -> bool:
+    """Tell whether `X` is a data frame of one of the libraries above."""
+    return any(is_kind(X) for is_kind, _ in FRAMES)

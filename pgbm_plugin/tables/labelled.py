@@ -1,67 +1,110 @@
-"""Labelled rows as users give them: checked tables, labels and weights."""
+"""Labelled rows: as users give them, and checked."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..boosters import TrainingData, held_data, read_dataset
-from ..device import read_rows_for
-from ..leaves.moments import LabelledRows
 from ..trees.forest import Forest
-from .columns import read_column, read_weights
+from ..trees.training_spec import TrainingSpec
+from .columns import read_column, read_labels, read_weights
+from .cuda_rows import read_rows_for
+from .rows import Rows, some_rows
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """Labelled rows as someone gave them, in whatever kind of table; None for what was not given.
+
+    Attributes
+    ----------
+    X : table
+        The features.
+    y, sample_weight, init_score : column
+        Labels, weights, and the margins that rows start from (LightGBM's init_score, XGBoost's base_margin).
+    """
+
+    X: Any
+    y: Any = None
+    sample_weight: Any = None
+    init_score: Any = None
+
+    def completed_by(self, other: RawRows) -> RawRows:
+        """Return these rows, with columns of `other` in the place of those that were not given."""
+        return RawRows(
+            self.X,
+            other.y if self.y is None else self.y,
+            other.sample_weight if self.sample_weight is None else self.sample_weight,
+            other.init_score if self.init_score is None else self.init_score,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Checked rows and the columns that belong to them; n rows.
+
+    Attributes
+    ----------
+    rows : Rows
+        The features.
+    y : (n,) float array
+        Labels.
+    weight, init_score : (n,) float array or None
+        Weights, in the precision of the booster, and the margins that rows start from.
+    """
+
+    rows: Rows
+    y: NDArray[np.float64]
+    weight: NDArray[np.float64] | None
+    init_score: NDArray[np.float64] | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def sample(self, most: int) -> LabelledRows:
+        """Return at most so many of the rows, drawn by chance, the same every time."""
+        if len(self) <= most:
+            return self
+        index = some_rows(len(self), most)
+        weight, init_score = (None if column is None else column[index] for column in (self.weight, self.init_score))
+        return LabelledRows(self.rows.sample(index), self.y[index], weight, init_score)
+
+    def on_margin_scale(self, spec: TrainingSpec) -> LabelledRows:
+        """Return the rows with the labels that the derivatives of the loss see."""
+        return replace(self, y=spec.margin_labels(self.y))
+
+    def initial_margin(self, forest: Forest, spec: TrainingSpec, lo: int, hi: int) -> NDArray[Any]:
+        """Return the margins of rows lo..hi before the first tree, in the precision in which the booster sums."""
+        if self.init_score is not None:
+            return self.init_score[lo:hi].astype(forest.leaf_value.dtype)
+        return np.full(hi - lo, spec.start, forest.leaf_value.dtype)
 
 
 def read_labelled(
-    found: TrainingData,
-    forest: Forest,
-    device: str,
-    *,
-    custom: bool = False,
-    explicit: bool = False,
-    part: bool = False,
+    raw: RawRows, forest: Forest, spec: TrainingSpec, device: str = "cpu", *, part: bool = False, suffix: str = ""
 ) -> LabelledRows:
     """Check rows against the model, and the columns that belong to them against the rows.
 
-    `custom` says that an objective is a plain function, which no weights are applied to; `explicit` that the user gave
-    weights nonetheless; `part` that the rows are some of many, whose weights may all be 0.
+    Parameters
+    ----------
+    raw : RawRows
+        What was given.
+    forest, spec : Forest, TrainingSpec
+        The model.
+    device : str
+        Where the rows are read, see `read_rows_for`.
+    part : bool
+        Whether the rows are a part of all rows, whose weights may all be 0.
+    suffix : str
+        What follows the names of the columns in errors, such as "_val".
     """
-    rows = read_rows_for(found.X, forest, device)
-    if found.y is None:
-        raise ValueError("the data set has no labels; give y")
-    label = read_column("y", found.y, len(rows))
-    assert label is not None
-    if custom and explicit:
-        raise ValueError(
-            "sample_weight has no effect with a custom objective, because neither booster applies it; multiply g "
-            "and h by the weights in objective, if training did"
-        )
-    name = "weight" if part else "sample_weight"
-    weight = None if custom else read_weights(name, found.sample_weight, len(rows), part=part)
-    return LabelledRows(rows, label, as_held(weight), read_column("init_score", found.init_score, len(rows)))
-
-
-def as_held(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-    """Weights in the float32 in which both boosters hold them."""
-    return None if weight is None else weight.astype(np.float32).astype(np.float64)
-
-
-def training_data(booster: Any, X: Any, y: Any, sample_weight: Any, init_score: Any) -> TrainingData:
-    """The rows given, or found in a booster's own data set."""
-    if X is not None:
-        found = table_or_dataset(X, y, sample_weight, init_score)
-        if found.X is X and y is None:
-            raise TypeError("wrap(booster, X) needs labels: wrap(booster, X, y)")
-        return found
-    if y is not None:
-        raise TypeError("wrap got y without X")
-    return held_data(booster).replaced_by(y, sample_weight, init_score)
-
-
-def table_or_dataset(X: Any, y: Any, sample_weight: Any, init_score: Any) -> TrainingData:
-    """A table and what belongs to it, some of which an lgb.Dataset or xgb.DMatrix brings itself."""
-    found = read_dataset(X)
-    given = y, sample_weight, init_score
-    return TrainingData(X, *given) if found is None else found.replaced_by(*given)
+    rows = read_rows_for(raw.X, forest, device)
+    if raw.y is None:
+        raise ValueError(f"the data set has no labels; give y{suffix}")
+    y = read_labels(f"y{suffix}", raw.y, len(rows))
+    weight = read_weights(("weight" if part else "sample_weight") + suffix, raw.sample_weight, len(rows), part=part)
+    init_score = read_column(f"init_score{suffix}", raw.init_score, len(rows))
+    return LabelledRows(rows, y, spec.held(weight), init_score)

@@ -22,9 +22,20 @@ _BLOCK_NUMBERS = 1 << 19
 
 
 class Rows(ABC):
-    """A table of `n` rows that fits a model's features."""
+    """A table of `n` rows that fits a model's features.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    features : Features
+        What the model expects of a row.
+    on_gpu : bool
+        Whether a GPU reads the rows.
+    """
 
     n: int
+    on_gpu = False
 
     def __init__(self, features: Features):
         self.features = features
@@ -35,7 +46,7 @@ class Rows(ABC):
     def blocks(
         self, lo: int, hi: int, columns: NDArray[np.int64] | None = None
     ) -> Iterator[tuple[int, int, NDArray[Any]]]:
-        """Cut rows lo..hi into ``(begin, end, matrix)``; the matrix is `place` of the columns asked for."""
+        """Yield rows lo..hi in parts, as ``(begin, end, matrix)``; `place` says where the matrix has the columns."""
         width = self.features.count if columns is None else len(columns)
         # an even number of rows, for the moments' lanes (see `kernels.accumulate`)
         size = max(2, _BLOCK_NUMBERS // max(1, width) & ~1)
@@ -44,24 +55,28 @@ class Rows(ABC):
             yield begin, end, self._rounded(self.block(begin, end, columns))
 
     def sample(self, index: NDArray[np.int64]) -> Rows:
-        """Some of the rows, by their numbers in rising order, as a matrix."""
+        """Return some of the rows, by their numbers in rising order, as a matrix."""
         parts = [block[index[(index >= lo) & (index < hi)] - lo] for lo, hi, block in self.blocks(0, self.n)]
         return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
 
     def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the columns asked for are in a block: side by side, if it was converted."""
+        """Return where a block has the columns asked for: side by side, if it was converted."""
         return np.arange(len(columns))
 
     def converted(self) -> Rows:
-        """The same rows as one matrix that needs no conversion: for many passes over them."""
+        """Return the rows as one matrix that needs no conversion, for many passes over them."""
         return matrix_rows([self])
+
+    def on_host(self) -> Rows:
+        """Return the rows for the CPU to read."""
+        return self
 
     @abstractmethod
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """Rows lo..hi, all columns or those asked for, as a matrix of float32 or float64."""
+        """Return rows lo..hi, all columns or those asked for, as a matrix of float32 or float64."""
 
     def _rounded(self, block: NDArray[Any]) -> NDArray[Any]:
-        """The block in the precision that the booster compares in, with its own missing value as NaN."""
+        """Return the block in the precision that the booster compares in, with its own missing value as NaN."""
         if self.features.dtype.char == "f" and block.dtype.char != "f":
             with np.errstate(over="ignore"):
                 block = block.astype(np.float32)
@@ -71,7 +86,7 @@ class Rows(ABC):
 
 
 def read_rows(X: Any, features: Features) -> Rows:
-    """Check a table against what the model expects, and make it readable."""
+    """Check a table against what the model expects, and return it in readable form."""
     if isinstance(X, Rows):
         return X
     if X is None:
@@ -96,7 +111,7 @@ def read_rows(X: Any, features: Features) -> Rows:
 
 
 class _Matrix(Rows):
-    """NumPy arrays of any order and strides, and whatever turns into one."""
+    """A NumPy array of any order and strides, or what was turned into one."""
 
     def __init__(self, X: NDArray[Any], features: Features):
         super().__init__(features)
@@ -130,13 +145,13 @@ class _Matrix(Rows):
 
 
 def matrix_rows(parts: Sequence[Rows]) -> Rows:
-    """One table of the rows of several, which need no conversion (see `Rows.converted`)."""
+    """Return the rows of several tables as one matrix that needs no conversion."""
     blocks = [block for part in parts for _, _, block in part.blocks(0, len(part))]
     return _Matrix(np.concatenate(blocks), replace(parts[0].features, missing=np.nan))
 
 
 class _Sparse(Rows):
-    """SciPy sparse matrices and arrays."""
+    """A SciPy sparse matrix or array."""
 
     def __init__(self, X: Any, features: Features):
         super().__init__(features)
@@ -165,12 +180,12 @@ class _Sparse(Rows):
 
 
 def some_rows(n: int, most: int) -> NDArray[np.int64]:
-    """Numbers of all of n rows, or of `most` of them drawn by chance, the same every time; in rising order."""
+    """Return the numbers of at most `most` of n rows, in rising order; drawn by chance, the same every time."""
     return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
 
 
 def table_length(X: Any) -> int:
-    """Rows of anything that may be a table; -1 for what is none."""
+    """Return the number of rows of anything that may be a table; -1 for what is none."""
     shape = getattr(X, "shape", None)
     return int(shape[0]) if shape else len(X) if hasattr(X, "__len__") else -1
 

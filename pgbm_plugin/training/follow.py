@@ -10,28 +10,20 @@ from numpy.typing import NDArray
 
 from ..errors import warn
 from ..leaves.certificate import certify
-from ..leaves.moments import LabelledRows, LeafMoments, leaf_moments
+from ..leaves.gather import leaf_moments
+from ..leaves.moments import LeafMoments
 from ..leaves.weights import leaf_weights
 from ..parallel import run_chunks
 from ..predict.power_map import Calibration
 from ..predict.response import Margins, to_response
 from ..routes.choose import choose_route
+from ..tables.labelled import LabelledRows
 from ..trees.forest import Forest
 from ..trees.objectives import Objective
 from ..trees.training_spec import TrainingSpec
 
 if TYPE_CHECKING:
     from ..distributions import Distribution
-
-
-@dataclass(frozen=True)
-class FollowedRows(LabelledRows):
-    """Rows of training, and the (n,) margins where the trees so far have left them; `leaf_moments` moves these on."""
-
-    margin: NDArray[Any]
-
-    def initial_margin(self, forest: Forest, spec: TrainingSpec, lo: int, hi: int) -> NDArray[Any]:
-        return self.margin[lo:hi]
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,7 @@ class ScoredRows:
 
     @classmethod
     def before(cls, forest: Forest, data: LabelledRows) -> ScoredRows:
-        """Rows before the first tree."""
+        """Return rows before the first tree."""
         margin = np.empty(len(data), forest.leaf_value.dtype)
         margin[:] = forest.base_margin if data.init_score is None else data.init_score
         return cls(data, margin, np.zeros(len(data)))
@@ -52,18 +44,18 @@ class ScoredRows:
     def add(self, forest: Forest, sd: NDArray[np.float64], rho: float, n_jobs: int | None) -> None:
         """Take the rows through more trees."""
         route = choose_route(forest, self.data.rows)
-        weights = route.paired(forest.leaf_value, sd, None)
+        packed = route.packed(forest.leaf_value, sd, None)
 
         def chunk(lo: int, hi: int) -> None:
-            route.add_margin_variance(lo, hi, weights, rho, self.margin, self.variance, None)
+            route.add_margin_variance(lo, hi, packed, rho, self.margin, self.variance, None)
 
         run_chunks(chunk, len(self.data), route.task, route.threads(n_jobs))
 
     def crps(self, forest: Forest, family: type[Distribution], options: dict[str, Any]) -> float:
-        """Mean score of a family's distributions."""
+        """Return the mean CRPS (continuous ranked probability score) of a family's distributions."""
         margins = Margins(forest, self.margin, to_response(forest, self.margin), self.variance)
-        values = margins.distribution(family, Calibration(), **options).crps(self.data.y)
-        return float(np.average(values, weights=self.data.weight))
+        scores = margins.distribution(family, Calibration(), **options).crps(self.data.y)
+        return float(np.average(scores, weights=self.data.weight))
 
 
 @dataclass
@@ -72,14 +64,24 @@ class Run:
 
     Attributes
     ----------
-    rounds : iterations whose trees have been followed.
-    forest : the first of them, for the link.
-    objective : whose derivatives are taken.
-    split : whether any tree has a split.
-    rho : correlation between trees.
-    train : the rows of training.
-    scored : data set -> the rows that are scored.
-    told : whether the user knows that the moments are not those of training.
+    rounds : int
+        Iterations whose trees have been followed.
+    forest : Forest
+        The trees of the first iteration, for their link.
+    objective : Objective
+        The loss whose derivatives are taken.
+    split : bool
+        Whether any tree has a split.
+    rho : float
+        Correlation between trees.
+    train : LabelledRows
+        The rows of training, with labels on the margin's scale.
+    margin : (n,) float array
+        Their margins after the trees so far.
+    scored : dict
+        Data set -> the rows that are scored.
+    warned : bool
+        Whether the user was warned that the moments are not those of training.
     """
 
     rounds: int
@@ -87,9 +89,10 @@ class Run:
     objective: Objective
     split: bool
     rho: float
-    train: FollowedRows
+    train: LabelledRows
+    margin: NDArray[Any]
     scored: dict[str, ScoredRows]
-    told: bool
+    warned: bool
 
     def add(self, forest: Forest, spec: TrainingSpec, n_jobs: int | None) -> None:
         """Follow the trees of further iterations."""
@@ -100,17 +103,17 @@ class Run:
             folded=np.zeros_like(spec.folded),
             alpha=np.where(spec.constant, 0.0, spec.alpha),
         )
-        moments = leaf_moments(forest, spec, self.train, n_jobs=n_jobs)
+        moments = leaf_moments(forest, spec, self.train, margin=self.margin, n_jobs=n_jobs)
         self._certify(forest, spec, moments)
         sd = leaf_weights(forest, spec, moments).sd
         for rows in self.scored.values():
             rows.add(forest, sd, self.rho, n_jobs)
 
     def _certify(self, forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> None:
-        """Say so once if these trees do not fit the rows, where the first one did."""
-        if self.told or self.objective.diagonal is not None:
+        """Warn once if these trees do not fit the rows, where the first one did."""
+        if self.warned or self.objective.diagonal is not None:
             return
         certificate = certify(forest, spec, moments, self.train.weight is not None)
         if certificate.status != "certified":
-            self.told = True
+            self.warned = True
             warn(f"not certified after {self.rounds} iterations: {certificate}")

@@ -1,4 +1,4 @@
-"""What record() has seen of a training: the moments of its trees so far, and the rows on their way through them."""
+"""What `record` has seen of a training: the moments of its trees so far, and the rows on their way through them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..boosters import read_model
-from ..errors import UnsupportedModelError
+from ..boosters import live_model, read_model
+from ..boosters.booster import LeafPaths, TreeLeaves
+from ..errors import UnsupportedModelError, warn
 from ..leaves.base_score import LabelSums
-from ..leaves.moments import LeafMoments, custom_gradients, from_sums, joined
-from ..losses.custom_objectives import TorchSteps
+from ..leaves.certificate import leaf_errors
+from ..leaves.gather import custom_gradients
+from ..leaves.moments import LeafMoments, from_sums, joined
+from ..leaves.solve_rates import solve_rates
+from ..losses.custom_objectives import CustomObjective, TorchGradients, check_may_be_custom
 from ..losses.torch_objective import TorchObjective
 from ..parallel import map_chunks
-from ..routes.choose import gradient_arguments
+from ..routes.base import has_unit_hessian, loss_arguments
 from ..trees.forest import Forest
-from ..trees.objectives import IDENTITY, Gradients, custom, forgotten
+from ..trees.objectives import IDENTITY, custom, forgotten
 from ..trees.training_spec import TrainingSpec
 
 # Where a booster keeps what was recorded: a Python attribute survives pickle and, in XGBoost, copies.
-ATTRIBUTE = "_pgbm_recorded"
+_ATTRIBUTE = "_pgbm_recorded"
 
 # Rows per accumulator at least, and accumulators at most: merging them costs more than filling small ones. Neither
 # depends on the number of threads, so that the moments do not either.
@@ -35,31 +39,9 @@ _PARTS = 1 << 16
 _MAX_STEPS, _RISK = 1 << 14, 1e-5
 
 # A score that went through exp and log, or through an average, is off by a few roundings.
-SLACK = 16.0 * float(np.finfo(np.float64).eps)
+_SLACK = 16.0 * float(np.finfo(np.float64).eps)
 
-INSTEAD = "call wrap(booster, X, y)"
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """The leaves of one tree: the booster's own numbers for them, as in `Forest.leaf_label`, and their values."""
-
-    label: NDArray[np.int32]
-    value: NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Ways:
-    """How n rows went through a few trees, of which there are P ways.
-
-    Attributes
-    ----------
-    leaf : (trees, P) int32, the leaves on each way, numbered through the trees.
-    taken : (n,) uint32, the way of each row.
-    """
-
-    leaf: NDArray[np.int32]
-    taken: NDArray[np.uint32]
+_INSTEAD = "call wrap(booster, X, y)"
 
 
 @dataclass(frozen=True)
@@ -68,74 +50,84 @@ class Recorded:
 
     Attributes
     ----------
-    start : margin of a row before the first tree, where it had no init_score.
-    has_init_score, weighted, custom : whether rows had init scores, weights; whether the objective was the user's.
-    leaves, moments : of each tree; the lists grow with the model.
-    failure : why no further trees were recorded, or None.
+    start : float
+        Base score: the margin of a row before the first tree, if it had no init_score.
+    has_init_score, weighted, custom : bool
+        Whether rows had init scores and weights, and whether the objective was the user's.
+    leaves, moments : list
+        The leaves of each tree and their moments; the lists grow with the model.
+    failure : str or None
+        Why no further trees were recorded.
     """
 
     start: float
     has_init_score: bool
     weighted: bool
     custom: bool
-    leaves: list[Leaves]
+    leaves: list[TreeLeaves]
     moments: list[LeafMoments]
     failure: str | None = None
 
 
 def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[TrainingSpec, LeafMoments, bool] | None:
-    """How the trees were grown, their moments, and whether rows were weighted; None if nothing was recorded.
+    """Return the spec, the moments, and whether rows were weighted; None if nothing was recorded.
 
-    `forest` and `spec` are what `read_model` makes of the booster: trees after the best iteration are not in them.
+    `forest` and `spec` are what was read of the booster. They lack the trees after the best iteration.
     """
-    found: Recorded | None = getattr(getattr(booster, "_Booster", booster), ATTRIBUTE, None)
-    if found is None:
+    seen: Recorded | None = getattr(live_model(booster), _ATTRIBUTE, None)
+    if seen is None:
         return None
-    seen = len(found.leaves)
-    if seen < forest.n_trees:
-        reason = found.failure or "training went on without it"
-        raise ValueError(f"record() saw {seen} of the model's {forest.n_trees} trees: {reason}; {INSTEAD}")
-    for t, leaves in enumerate(found.leaves[: forest.n_trees]):
-        of_tree = slice(forest.leaf_start[t], forest.leaf_start[t + 1])
-        same = np.array_equal(leaves.label, forest.leaf_label[of_tree])
-        if not same or not np.array_equal(leaves.value, forest.leaf_value[of_tree]):
-            raise ValueError(f"tree {t} is not the one that record() saw: the model was changed since; {INSTEAD}")
-    if found.custom:
+    if len(seen.leaves) < forest.n_trees:
+        reason = seen.failure or "training went on without it"
+        raise ValueError(f"record() saw {len(seen.leaves)} of the model's {forest.n_trees} trees: {reason}; {_INSTEAD}")
+    for t, leaves in enumerate(seen.leaves[: forest.n_trees]):
+        own = slice(forest.leaf_start[t], forest.leaf_start[t + 1])
+        same = np.array_equal(leaves.label, forest.leaf_label[own])
+        if not same or not np.array_equal(leaves.value, forest.leaf_value[own]):
+            raise ValueError(f"tree {t} is not the one that record() saw: the model was changed since; {_INSTEAD}")
+    if seen.custom:
         spec = replace(spec, objective=custom(forgotten))
-    if found.has_init_score:
+    if seen.has_init_score:
         spec = spec.with_own_starts()
-    return replace(spec, start=found.start), joined(found.moments[: forest.n_trees]), found.weighted
+    return replace(spec, start=seen.start), joined(seen.moments[: forest.n_trees]), seen.weighted
 
 
 def _chunk(rows: int) -> int:
-    """An even number of rows, for the moments' lanes (see `kernels.accumulate`)."""
+    """Return the rows of a chunk: an even number, for the moments' lanes (see `kernels.accumulate`)."""
     return max(_CHUNK, -(-rows // (2 * _CHUNKS)) * 2)
 
 
-def _first_leaves(trees: list[Leaves]) -> NDArray[np.int64]:
-    """(trees + 1,) where the leaves of each begin, numbered through them."""
+def _first_leaves(trees: list[TreeLeaves]) -> NDArray[np.int64]:
+    """Return where the leaves of each tree begin, numbered through them, and their total."""
     return np.cumsum([0, *(len(tree.value) for tree in trees)])
 
 
 def _merged(sums: list[NDArray[np.float64]], rows: int) -> LeafMoments:
-    """Moments from the accumulators of chunks of so many rows in all; finished at once, for the sake of speed."""
+    """Return the moments of all chunks, which have so many rows in all. Computed for all at once, which is faster."""
     all_chunks, leaves = from_sums(np.concatenate(sums), 0), len(sums[0])
     chunks = (all_chunks.part(i * leaves, (i + 1) * leaves) for i in range(len(sums)))
     return replace(reduce(LeafMoments.merge, chunks), rows=rows)
 
 
 class TrainingRows:
-    """The rows of a training, as far as its trees have taken them; n of them.
+    """The rows of a training, as far as its trees have taken them; n rows. Fulfils `boosters.booster.FollowedTraining`.
 
     Attributes
     ----------
-    forest, spec : what the model was when it had its first trees.
-    recorded : what was seen since.
-    y, weight : (n,) labels and weights; the latter may be empty.
-    margin : (n,) sums of leaf values so far, in the booster's precision: a mean label comes with the first tree.
-    at : (n,) margins at which the next trees see gradients.
-    average : whether the booster's scores are averages of the trees; gradients are then those at the start.
-    reach : how far from 0 a margin can be.
+    forest, spec : Forest, TrainingSpec
+        The model when it had its first trees.
+    recorded : Recorded
+        What was seen since.
+    y, weight : (n,) float array
+        Labels on the margin's scale, and weights; the latter may be empty.
+    margin : (n,) float array
+        Sums of leaf values so far, in the booster's precision. A mean label comes with the first tree.
+    at : (n,) float array
+        Margins at which the next trees see gradients.
+    average : bool
+        Whether the booster's scores are averages of the trees. Gradients are then those at the base score.
+    reach : float
+        How far from 0 a margin can be.
     """
 
     def __init__(
@@ -144,13 +136,16 @@ class TrainingRows:
         y: NDArray[Any],
         weight: NDArray[Any] | None,
         init_score: NDArray[Any] | None,
-        objective: Gradients | TorchObjective | None,
         average: bool = False,
+        *,
+        objective: CustomObjective | None,
+        n_jobs: int,
     ):
         self.forest, spec = read_model(model)
         spec, weight = _with_objective(spec, objective, weight)
         assert spec.objective is not None
-        self.y = spec.objective.margin_labels(y.astype(np.float64))
+        self.n_jobs = n_jobs
+        self.y = spec.margin_labels(y.astype(np.float64))
         self.weight = np.empty(0) if weight is None else weight.astype(np.float64)
         dtype = self.forest.leaf_value.dtype
         if init_score is not None:
@@ -159,8 +154,8 @@ class TrainingRows:
         else:
             if spec.start_is_mean:
                 weights = self.weight if len(self.weight) else None
-                sums = LabelSums.of_model(spec, self.forest).add(spec, y.astype(np.float64), weights)
-                spec = replace(spec, start=sums.start(spec, self.forest))
+                sums = LabelSums.of_model(spec, self.forest).add(self.y, weights)
+                spec = replace(spec, start=sums.base_score(spec, self.forest))
             self.margin = np.full(len(y), self.forest.base_margin, dtype)
             self.at = np.full(len(y), spec.start, dtype) if spec.folded[0] or average else self.margin
         self.spec, self.average = spec, average
@@ -168,8 +163,62 @@ class TrainingRows:
         self._taken = np.empty(len(y), np.uint32)
         self.recorded = Recorded(spec.start, init_score is not None, weight is not None, objective is not None, [], [])
 
-    def tell_two(self, tree: Leaves) -> bool:
-        """Whether the scores after another tree like this one will still tell the leaves of both.
+    @property
+    def n_recorded(self) -> int:
+        """Return the number of trees that were recorded."""
+        return len(self.recorded.leaves)
+
+    @property
+    def split_seen(self) -> bool:
+        """Return whether any recorded tree has a split."""
+        return any(len(tree.value) > 1 for tree in self.recorded.leaves)
+
+    def attach(self, model: Any) -> None:
+        """Store what was recorded in the live model, where `wrap` finds it."""
+        setattr(model, _ATTRIBUTE, self.recorded)
+
+    def give_up(self, model: Any, trees: list[TreeLeaves]) -> None:
+        """Store in the model, and warn, that the scores do not tell the leaves of these trees apart."""
+        failure = self._why_hidden(trees)
+        setattr(model, _ATTRIBUTE, replace(self.recorded, failure=failure))
+        warn(f"record() ends here, and training goes on: {failure}")
+
+    def _why_hidden(self, trees: list[TreeLeaves]) -> str:
+        for t, tree in enumerate(trees, self.n_recorded):
+            order = np.argsort(tree.value)
+            gap = np.diff(tree.value[order])
+            if len(gap) and gap.min() <= 4.0 * _SLACK * (t + 1.0 + self.reach):
+                k = int(np.argmin(gap))
+                a, b = sorted(tree.label[order[k : k + 2]].tolist())
+                return (
+                    f"leaves {a} and {b} of tree {t} have the same value, {tree.value[a]:g}, so that training scores "
+                    f"do not tell their rows apart"
+                )
+        first = self.n_recorded
+        if len(trees) > 1:
+            return f"two ways through trees {first} and {first + 1} lead to the same score"
+        return f"the training scores are not sums of leaves in tree {first}"
+
+    def check_first_tree(self) -> None:
+        """Refuse a training whose first tree does not follow from the data and the objective.
+
+        XGBoost calls a custom objective reg:squarederror, so that only the leaves tell it.
+        """
+        forest, spec, moments = self.forest, self.spec, joined(self.recorded.moments)
+        assert spec.objective is not None
+        if spec.subsampled or spec.approximate:
+            return  # then the leaves do not tell either
+        # a schedule may have changed the learning rate by now
+        errors = [np.median(leaf_errors(forest, s, moments)) for s in (spec, solve_rates(forest, spec, moments))]
+        if min(errors) > spec.tolerance:
+            raise UnsupportedModelError(
+                f"the first tree does not follow from the data given to record and objective {spec.objective.name!r}: "
+                f"if training has a custom objective, give record(dtrain, objective=f) with f(margin, y) -> (g, h); "
+                f"otherwise give the very matrix of training, with its weights and base_margin"
+            )
+
+    def tells_two(self, tree: TreeLeaves) -> bool:
+        """Tell whether the scores after another tree like this one will still tell the leaves of both trees.
 
         As many steps as there are pairs of leaves must differ by more than rounding hides: a birthday problem.
         """
@@ -177,13 +226,13 @@ class TrainingRows:
         if self.at is not self.margin or self.spec.objective.gradients is not None:
             return False  # see `follow`
         steps = len(tree.value) ** 2
-        hidden = 4.0 * SLACK * (1.0 + self.reach) / max(float(np.ptp(tree.value)), np.finfo(np.float64).tiny)
+        hidden = 4.0 * _SLACK * (1.0 + self.reach) / max(float(np.ptp(tree.value)), np.finfo(np.float64).tiny)
         return 1 < steps <= _MAX_STEPS and steps**2 * hidden < _RISK
 
-    def find(self, trees: list[Leaves], score: NDArray[Any], link: int, n_jobs: int | None) -> Ways | None:
-        """How the rows went through the next trees, from the scores after them; None if these do not tell.
+    def find(self, trees: list[TreeLeaves], score: NDArray[Any], link: int) -> LeafPaths | None:
+        """Find the leaves that rows reached in the next trees, from the scores after them; None if these do not tell.
 
-        `link` is how the booster gives its scores.
+        `link` is how the booster's scores relate to margins.
         """
         from ..kernels.cpu import BLOCK
         from ..kernels.record import find_steps
@@ -191,10 +240,10 @@ class TrainingRows:
         step = reduce(np.add.outer, [tree.value for tree in trees])
         order = np.argsort(step, axis=None, kind="stable")
         first = _first_leaves(trees)[:-1]
-        ways = Ways((np.unravel_index(order, step.shape) + first[:, None]).astype(np.int32), self._taken)
+        paths = LeafPaths((np.unravel_index(order, step.shape) + first[:, None]).astype(np.int32), self._taken)
         if step.size == 1:
-            ways.taken[:] = 0
-            return ways
+            paths.taken[:] = 0
+            return paths
         step = step.reshape(-1)[order]
         gap = np.concatenate([[np.inf], np.diff(step.astype(np.float64)), [np.inf]])
         scale = (_PARTS - 1) / max(float(step[-1]) - float(step[0]), float(np.finfo(np.float64).tiny))
@@ -204,43 +253,44 @@ class TrainingRows:
         table = step, np.minimum(gap[1:], gap[:-1]).astype(number), guess, scale, number(2.0 * np.finfo(number).eps)
         times = len(self.recorded.leaves) + len(trees) if self.average else 1
         exact = link == IDENTITY and not self.average and len(trees) == 1
-        how = (None, None, None) if exact else (link, float(times), times * SLACK)
+        link_arguments = (None, None, None) if exact else (link, float(times), times * _SLACK)
 
-        def told(lo: int, hi: int) -> bool:
-            room_ = np.empty(BLOCK, number), np.empty(BLOCK, np.int32)
-            return bool(find_steps(score[lo:hi], self.margin[lo:hi], *table, *how, *room_, ways.taken[lo:hi]))
+        def find_chunk(lo: int, hi: int) -> bool:
+            buffers, rows = (np.empty(BLOCK, number), np.empty(BLOCK, np.int32)), slice(lo, hi)
+            return bool(
+                find_steps(score[rows], self.margin[rows], *table, *link_arguments, *buffers, paths.taken[rows])
+            )
 
-        return ways if all(map_chunks(told, len(self.y), _chunk(len(self.y)), n_jobs)) else None
+        return paths if all(map_chunks(find_chunk, len(self.y), _chunk(len(self.y)), self.n_jobs)) else None
 
-    def follow(self, trees: list[Leaves], ways: Ways, n_jobs: int | None, *, one_iteration: bool = True) -> None:
+    def follow(self, trees: list[TreeLeaves], paths: LeafPaths, *, one_iteration: bool = True) -> None:
         """Record trees, of one iteration or of one each, and take the rows through them."""
-        from ..kernels.accumulate import accumulators, add_rows, room
+        from ..kernels.accumulate import accumulators, add_rows, gradient_buffers
         from ..kernels.cpu import BLOCK
         from ..kernels.record import add_trees
 
         objective, y, weight, at, margin = self.spec.objective, self.y, self.weight, self.at, self.margin
         assert objective is not None
         value = np.concatenate([tree.value for tree in trees])
-        _, *loss = gradient_arguments(self.spec, weight)
-        unit = objective.unit_hessian and not len(weight)
+        unit = has_unit_hessian(self.spec, weight)
         g, h = (np.empty(0),) * 2 if objective.gradients is None else custom_gradients(self.spec, at, y)
         new_iteration = np.full(len(trees), not one_iteration)
         new_iteration[0] = True
 
         def gather(lo: int, hi: int) -> NDArray[np.float64]:
             sums, rows = accumulators(len(value), unit), slice(lo, hi)
-            taken = ways.taken[rows]
+            taken = paths.taken[rows]
             if len(g):
-                for leaf in ways.leaf:
+                for leaf in paths.leaf:
                     add_rows(leaf[taken], g[rows], h[rows], value, margin[rows], sums)
             else:
-                room_ = np.empty(BLOCK, np.int32), *room(BLOCK, sums)
-                given = y[rows], weight[rows], at[rows], new_iteration, *loss
-                add_trees(ways.leaf, taken, *given, *room_, value, margin[rows], sums)
+                loss = y[rows], weight[rows], at[rows], new_iteration, *loss_arguments(self.spec, weight)
+                buffers = np.empty(BLOCK, np.int32), *gradient_buffers(BLOCK, sums)
+                add_trees(paths.leaf, taken, *loss, *buffers, value, margin[rows], sums)
             return sums
 
         first = _first_leaves(trees)
-        moments = _merged(list(map_chunks(gather, len(y), _chunk(len(y)), n_jobs)), len(y))
+        moments = _merged(list(map_chunks(gather, len(y), _chunk(len(y)), self.n_jobs)), len(y))
         for tree, lo, hi in zip(trees, first[:-1], first[1:], strict=True):
             self.recorded.moments.append(moments.part(lo, hi))
             self.recorded.leaves.append(tree)
@@ -250,9 +300,9 @@ class TrainingRows:
 
 
 def _with_objective(
-    spec: TrainingSpec, objective: Gradients | TorchObjective | None, weight: NDArray[Any] | None
+    spec: TrainingSpec, objective: CustomObjective | None, weight: NDArray[Any] | None
 ) -> tuple[TrainingSpec, NDArray[Any] | None]:
-    """The objective of training, and the weights that its gradients still need: custom ones bring their own."""
+    """Return the spec with the objective, and the weights that its gradients still need: custom ones bring theirs."""
     if objective is None:
         if spec.objective is None:
             raise UnsupportedModelError(
@@ -260,8 +310,7 @@ def _with_objective(
                 "torch_objective or a function (margin, y) -> (g, h)"
             )
         return spec, weight
-    if spec.objective is not None and spec.objective.link != IDENTITY:
-        raise ValueError(f"the model has a built-in objective, {spec.objective.name!r}; leave objective= out")
+    check_may_be_custom(spec)
     if isinstance(objective, TorchObjective):
-        objective = TorchSteps(objective, weight)
+        objective = TorchGradients(objective, weight)
     return replace(spec, objective=custom(objective)), None

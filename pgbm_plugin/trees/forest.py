@@ -1,17 +1,15 @@
-"""Forest: the trees of either booster as flat arrays, with one split rule."""
+"""Forest: the trees of any booster as flat arrays, with one split rule."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from ..routes.replay_program import Program
 
 # Bits of a node's ``flags``.
 CATEGORICAL = 1
@@ -47,16 +45,28 @@ class Features:
 
     Attributes
     ----------
-    count : number of columns.
-    names : their names, or None where training had none.
-    dtype : precision in which values are compared with thresholds; rows are rounded to it first.
-    integers : precision to which the booster rounds an integer matrix.
-    absent : value of an entry that a sparse matrix does not store.
-    missing : value that stands for "missing" beside NaN, or NaN.
-    categories : the values behind the codes 0, 1, ... of each categorical column of the training frame.
-    category_columns : their column numbers; None if they belong to a frame's categorical columns in order.
-    code_columns : categorical columns without stored values, for which a frame's own codes are used.
-    unseen_is_missing : whether a category that training did not see counts as missing; otherwise it is an error.
+    count : int
+        Number of columns.
+    names : tuple of str or None
+        Names of the columns; None where training had none.
+    dtype : dtype
+        Precision in which values are compared with thresholds. Rows are rounded to it first.
+    integers : dtype
+        Precision to which the booster rounds an integer matrix.
+    absent : float
+        Value of an entry that a sparse matrix does not store.
+    missing : float
+        Value that stands for "missing" beside NaN; NaN for none.
+    categories : tuple of tuples
+        Values behind the codes 0, 1, ... of each categorical column of the training frame.
+    category_columns : tuple of int or None
+        Column numbers of `categories`; None if they belong to a frame's categorical columns in order.
+    code_columns : tuple of int
+        Categorical columns without stored values, for which a frame's own codes are used.
+    unseen_is_missing : bool
+        Whether a category that training did not see counts as missing. Otherwise it is an error.
+    renamed : tuple of (str, str)
+        What the booster replaces in the names of columns when it stores them, by what.
     """
 
     count: int
@@ -69,6 +79,17 @@ class Features:
     category_columns: tuple[int, ...] | None = None
     code_columns: tuple[int, ...] = ()
     unseen_is_missing: bool = True
+    renamed: tuple[tuple[str, str], ...] = ()
+
+    def stored_names(self, columns: Sequence[str]) -> list[str]:
+        """Return the names of columns as the booster would have stored them."""
+        own = frozenset(self.names or ())
+        return [column if column in own else self._renamed(column) for column in columns]
+
+    def _renamed(self, column: str) -> str:
+        for old, new in self.renamed:
+            column = column.replace(old, new)
+        return column
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,18 +98,30 @@ class Forest:
 
     Attributes
     ----------
-    root : (T,) int32, the root of each tree, coded like a child.
-    nodes : (N,) of `NODE`.
-    category_start : (sets + 1,) int64, where each category set begins in `category_bits`.
-    category_bits : uint32 words of the bit sets.
-    leaf_start : (T + 1,) int64, the first leaf of each tree.
-    leaf_value : (L,) what a leaf adds to the margin, in the precision in which the booster sums.
-    leaf_label : (L,) int32, the booster's own number for the leaf (its ``pred_leaf``).
-    base_margin : the margin before the first tree.
-    divisor : the summed margin is divided by it (random forests average).
-    link : code of the link in `kernels.scalar`.
-    features : what a row must look like.
-    booster : "LightGBM" or "XGBoost", for people.
+    root : (T,) int32 array
+        The root of each tree, coded like a child.
+    nodes : (N,) array of `NODE`
+        The splits.
+    category_start : (sets + 1,) int64 array
+        Where each category set begins in `category_bits`.
+    category_bits : uint32 array
+        Words of the bit sets.
+    leaf_start : (T + 1,) int64 array
+        The first leaf of each tree.
+    leaf_value : (L,) float array
+        What a leaf adds to the margin, in the precision in which the booster sums.
+    leaf_label : (L,) int32 array
+        The booster's own number for the leaf (its ``pred_leaf``).
+    base_margin : float
+        The margin before the first tree.
+    divisor : int
+        What the summed margin is divided by (random forests average).
+    link : int
+        How a margin becomes a response, see `objectives`.
+    features : Features
+        What a row must look like.
+    booster : str
+        The booster's name, such as "LightGBM".
     """
 
     root: NDArray[np.int32]
@@ -110,7 +143,7 @@ class Forest:
         self._protect()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the compiled program and what lies on a GPU, for pickles and copies."""
+        """Leave out `cache`: pickles and copies derive it again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -131,31 +164,24 @@ class Forest:
 
     @property
     def routing(self) -> tuple[NDArray[Any], ...]:
-        """The arrays that kernels route with: (root, nodes, category_start, category_bits)."""
+        """Return the arrays that kernels route with: (root, nodes, category_start, category_bits)."""
         return self.root, self.nodes, self.category_start, self.category_bits
 
     @cached_property
-    def program(self) -> Program | None:
-        """The forest compiled for replay, or None if it is better walked."""
-        from ..routes.replay_program import compile_forest
-
-        return compile_forest(self)
-
-    @cached_property
-    def on_device(self) -> dict[int, tuple[Any, ...]]:
-        """The arrays of `routing` on each GPU that they were sent to, by its number."""
+    def cache(self) -> dict[str, Any]:
+        """Return a dict in which routes keep what they derive from the trees, such as a replay program."""
         return {}
 
     def with_features(self, features: Features) -> Forest:
-        """The same trees for rows of another look, with what was compiled from them."""
+        """Return the same trees, and what was derived from them, for rows of another look."""
         if features is self.features:
             return self
         new = replace(self, features=features)
-        vars(new).update({name: value for name, value in vars(self).items() if name in ("program", "on_device")})
+        vars(new)["cache"] = self.cache
         return new
 
     def first_trees(self, trees: int) -> Forest:
-        """The first trees alone."""
+        """Return a forest of the first trees alone."""
         leaves = int(self.leaf_start[trees])
         return replace(
             self,
@@ -167,12 +193,12 @@ class Forest:
         )
 
     def tree_of_leaf(self) -> NDArray[np.int64]:
-        """(L,) the tree that each leaf belongs to."""
+        """Return for each of the L leaves the tree that it belongs to."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_start))
 
 
 def tree_digests(forest: Forest) -> NDArray[np.int64]:
-    """(T,) a number for each tree by which to know it again."""
+    """Return a checksum for each of the T trees, to recognise it."""
     start = zlib.crc32(forest.category_bits.tobytes() + np.float64(forest.base_margin).tobytes())
     leaves, splits = forest.leaf_start, forest.leaf_start - np.arange(forest.n_trees + 1)
     columns = [(np.ascontiguousarray(forest.nodes[name]), splits) for name in NODE.names or ()]
@@ -185,7 +211,7 @@ def tree_digests(forest: Forest) -> NDArray[np.int64]:
 
 
 def _check_features(features: Features) -> None:
-    """Refuse columns that name what is not there."""
+    """Refuse names and categories that do not fit the number of features."""
     if not 0 < features.count < 1 << 31:
         raise ValueError(f"the model has {features.count} features")
     if features.names is not None and len(features.names) != features.count:
@@ -199,7 +225,7 @@ def _check_features(features: Features) -> None:
 
 
 def _check_structure(forest: Forest) -> None:
-    """Refuse trees on which a kernel could read out of bounds or walk forever; everything a kernel indexes."""
+    """Refuse trees on which a kernel could read out of bounds or walk forever: check all that a kernel indexes."""
     nodes, n, leaves = forest.nodes, len(forest.nodes), forest.n_leaves
     children = np.concatenate([nodes["left"], nodes["right"], forest.root])
     if len(forest.leaf_start) != forest.n_trees + 1 or len(forest.leaf_label) != leaves:
@@ -232,7 +258,7 @@ def _check_structure(forest: Forest) -> None:
 
 
 def _check_trees(forest: Forest, children: NDArray[np.int32]) -> None:
-    """Each tree owns a run of splits and a run of leaves, one more; replay writes a tree's leaves where they begin."""
+    """Refuse a tree that does not own a run of splits and a run of leaves, one more; replay relies on both."""
     size = np.diff(forest.leaf_start)
     if np.any(size < 1) or np.sum(size - 1) != len(forest.nodes):
         raise ValueError("a tree does not have one leaf more than splits")

@@ -1,4 +1,4 @@
-"""The objectives: one table of names, parameters, links and labels. Their derivatives are in `kernels.scalar`."""
+"""Objectives: the losses that trees were grown with. Their derivatives are in `kernels.scalar`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-# The code that kernels switch on.
+# The loss that `kernels.scalar.gradient_hessian` computes.
 SQUARED, HUBER, FAIR, POISSON, GAMMA, TWEEDIE, PSEUDOHUBER, SQUAREDLOG = range(8)
+
+# When a booster rounds g and h to float32: after they are weighted, before and after, or never (it holds float64).
+ROUND_ONCE, ROUND_TWICE, ROUND_NEVER = range(3)
 
 # Links, margin to response: m, exp(m), m * |m|.
 IDENTITY, LOG, SIGNED_SQRT = range(3)
@@ -22,24 +25,37 @@ Gradients = Callable[[NDArray[Any], NDArray[np.float64]], tuple[Any, Any]]
 
 @dataclass(frozen=True)
 class Objective:
-    """One objective as a booster knows it.
+    """An objective as its booster defines it.
 
     Attributes
     ----------
-    name : the booster's own name.
-    code : which pair of derivatives `kernels.scalar.gradient_hessian` computes.
-    parameter : the booster's name of the objective's parameter, or None.
-    default : the booster's default for it.
-    value : its value in this model.
-    link : margin to response.
-    lower : smallest label allowed.
-    strict : whether `lower` itself is not.
-    rounds_first : g and h are rounded to float32 before they are weighted (and again after), not only after.
-    renewed : the booster replaces the leaf values afterwards by a quantile of the residuals; the moments are then
-        those of the residuals, because the gradients (signs) have lost the labels' scale.
-    may_be_custom : the booster also writes this name for a custom objective, which it does not store.
-    gradients : a custom objective's derivatives; `code` is then not used.
-    diagonal : the same with the diagonal of the Hessian, for the variance, where trees were stepped with another.
+    name : str
+        The booster's own name.
+    code : int
+        The loss whose derivatives the kernels compute.
+    parameter : str or None
+        The booster's name of the objective's parameter.
+    default : float
+        The booster's default for the parameter.
+    value : float
+        The parameter's value in this model.
+    link : int
+        How a margin becomes a response.
+    lower : float
+        Smallest label that is allowed.
+    strict : bool
+        Whether labels must be greater than `lower`.
+    rounds_first : bool
+        Whether the booster rounds g and h before it weights them, and again after, instead of only after.
+    renewed : bool
+        Whether the booster replaces its leaf values by a quantile of the residuals. The moments are then those of the
+        residuals, because the gradients (signs) have lost the labels' scale.
+    may_be_custom : bool
+        Whether the booster also writes this name for a custom objective, which it does not store.
+    gradients : callable or None
+        Derivatives of a custom objective; `code` is then not used.
+    diagonal : callable or None
+        Derivatives with the diagonal of the Hessian, where `gradients` steps with another one. The variance needs it.
     """
 
     name: str
@@ -57,7 +73,7 @@ class Objective:
     diagonal: Gradients | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without a custom objective's functions: what they close over often cannot be pickled."""
+        """Leave out a custom objective's functions: what they close over often cannot be pickled."""
         names = ("gradients", "diagonal")
         return vars(self) | {name: forgotten for name in names if getattr(self, name) is not None}
 
@@ -69,14 +85,8 @@ class Objective:
 
     @property
     def unit_hessian(self) -> bool:
-        """Whether the hessian of an unweighted row is 1."""
+        """Return whether the hessian of an unweighted row is 1."""
         return self.code in (SQUARED, HUBER) and self.gradients is None
-
-    def margin_labels(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Labels as the derivatives see them: in float32, the precision in which both boosters store labels."""
-        if self.link == SIGNED_SQRT:
-            y = np.copysign(np.sqrt(np.abs(y.astype(np.float32))), y)
-        return y.astype(np.float32).astype(np.float64)
 
     def check_labels(self, y: NDArray[np.float64]) -> None:
         """Refuse labels outside the objective's domain."""
@@ -89,43 +99,14 @@ class Objective:
             )
 
 
+def custom(gradients: Gradients, diagonal: Gradients | None = None) -> Objective:
+    """Return an objective that is given by its derivatives; its prediction is the margin itself."""
+    return Objective("custom", SQUARED, gradients=gradients, diagonal=diagonal)
+
+
 def forgotten(margin: NDArray[Any], y: NDArray[np.float64]) -> NoReturn:
-    """Stands for a custom objective's function where it was not kept."""
+    """Stand in for a custom objective's function that was not kept, and refuse to be called."""
     raise RuntimeError(
         "the model no longer knows its custom objective, which is not part of a saved, pickled or recorded model; "
         "predicting does not need it, moments of further rows do: call wrap(booster, X, y, objective=f)"
     )
-
-
-LIGHTGBM = {
-    o.name: o
-    for o in (
-        Objective("regression", SQUARED),
-        Objective("regression sqrt", SQUARED, link=SIGNED_SQRT),
-        Objective("huber", HUBER, "alpha", 0.9, rounds_first=False),
-        Objective("fair", FAIR, "fair_c", 1.0, rounds_first=False),
-        Objective("poisson", POISSON, "poisson_max_delta_step", 0.7, link=LOG, lower=0.0, rounds_first=False),
-        Objective("gamma", GAMMA, link=LOG, lower=0.0, strict=True, rounds_first=False),
-        Objective("tweedie", TWEEDIE, "tweedie_variance_power", 1.5, link=LOG, lower=0.0, rounds_first=False),
-        Objective("regression_l1", SQUARED, renewed=True),
-        Objective("mape", SQUARED, renewed=True),
-    )
-}
-
-XGBOOST = {
-    o.name: o
-    for o in (
-        Objective("reg:squarederror", SQUARED, may_be_custom=True),
-        Objective("reg:pseudohubererror", PSEUDOHUBER, "huber_slope", 1.0),
-        Objective("reg:squaredlogerror", SQUAREDLOG, lower=-1.0, strict=True),
-        Objective("count:poisson", POISSON, "max_delta_step", 0.7, link=LOG, lower=0.0),
-        Objective("reg:gamma", GAMMA, link=LOG, lower=0.0, strict=True),
-        Objective("reg:tweedie", TWEEDIE, "tweedie_variance_power", 1.5, link=LOG, lower=0.0),
-        Objective("reg:absoluteerror", SQUARED, renewed=True),
-    )
-}
-
-
-def custom(gradients: Gradients, diagonal: Gradients | None = None) -> Objective:
-    """An objective given by its derivatives; its margin is the prediction, as both boosters have it."""
-    return Objective("custom", SQUARED, gradients=gradients, diagonal=diagonal)

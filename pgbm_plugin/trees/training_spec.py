@@ -1,4 +1,4 @@
-"""TrainingSpec: how the trees were grown, as far as the model still knows."""
+"""TrainingSpec: how the trees were grown, as far as the model still tells."""
 
 from __future__ import annotations
 
@@ -8,35 +8,59 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .objectives import Objective
+from .objectives import SIGNED_SQRT, Objective
+
+_FLOAT32 = np.dtype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSpec:
     """What turns gradients into leaf values: ``w = -alpha * clip(soft(G, l1) / (H + lambda), max_step)``.
 
-    T trees and L leaves, as in the Forest that it belongs to.
+    T trees and L leaves, those of the Forest that it belongs to.
 
     Attributes
     ----------
-    objective : the loss; None if the booster was trained on a custom one that it has not kept.
-    alpha : (T,) learning rate of each tree.
-    alpha_error : (T,) how far each learning rate may be off, relative to it; inf where the model does not tell it.
-    constant : (T,) bool, trees that are a constant instead of a step along the gradient.
-    lambda_ : (L,) L2 regularisation of each leaf.
-    l1 : L1 regularisation.
-    max_step : bound on a leaf before the learning rate; inf for none.
-    iteration : (T,) trees of one iteration saw the same gradients.
-    start : margin of a row before the first tree, where no init_score replaces it.
-    folded : (T,) bool, trees whose leaf values have `start` added to them.
-    start_is_mean : `start` was the mean label's margin (and is only approximate until the labels are seen).
-    leaf_count : (L,) rows that training saw in each leaf, or None where the booster does not store it.
-    leaf_cover : (L,) sum of hessians that training saw in each leaf.
-    subsampled : whether trees were grown on samples of the rows; None if the model does not say.
-    approximate : reasons why stored leaves differ from the formula, in words; empty if they should not.
-    tolerance : relative leaf error up to which this booster's rounding explains a difference.
-    rates_known : whether alpha, lambda_ and l1 are stored or well determined; otherwise nothing is certified.
-    own_starts : whether the rows of training started from scores of their own (init_score, base_margin).
+    objective : Objective or None
+        The loss. None if the booster was trained with a custom one, which it has not kept.
+    alpha : (T,) float array
+        Learning rate of each tree.
+    alpha_error : (T,) float array
+        Relative error that each learning rate may have; inf where the model does not store it.
+    constant : (T,) bool array
+        Trees that are a constant instead of a step along the gradient.
+    lambda_ : (L,) float array
+        L2 regularisation of each leaf.
+    l1 : float
+        L1 regularisation.
+    max_step : float
+        Bound on a leaf before the learning rate; inf for none.
+    iteration : (T,) int array
+        Boosting iteration of each tree. Trees of one iteration saw the same gradients.
+    start : float
+        Base score: the margin of a row before the first tree, unless the row has an init_score.
+    folded : (T,) bool array
+        Trees whose stored leaf values have `start` added to them.
+    start_is_mean : bool
+        Whether `start` is the mean label's margin, which is only approximate until the labels are seen.
+    leaf_count : (L,) int array or None
+        Rows that training saw in each leaf; None where the booster does not store it.
+    leaf_cover : (L,) float array
+        Sum of hessians that training saw in each leaf.
+    subsampled : bool or None
+        Whether trees were grown on samples of the rows; None if the model does not say.
+    approximate : tuple of str
+        Reasons why stored leaves differ from the formula; empty if they should not.
+    tolerance : float
+        Relative leaf error up to which the booster's rounding explains a difference.
+    rates_known : bool
+        Whether alpha, lambda_ and l1 are stored or well determined. If not, nothing is certified.
+    own_starts : bool
+        Whether the rows of training started from scores of their own (init_score, base_margin).
+    label_dtype : dtype
+        Precision in which the booster holds labels and weights.
+    gradient_dtype : dtype
+        Precision in which the booster holds gradients and hessians.
     """
 
     objective: Objective | None
@@ -57,9 +81,11 @@ class TrainingSpec:
     tolerance: float
     rates_known: bool = True
     own_starts: bool = False
+    label_dtype: np.dtype[Any] = _FLOAT32
+    gradient_dtype: np.dtype[Any] = _FLOAT32
 
     def first_trees(self, trees: int, leaves: int) -> TrainingSpec:
-        """How the first trees were grown, which have so many leaves."""
+        """Return the spec of the first `trees` trees, which have `leaves` leaves in all."""
         return replace(
             self,
             alpha=self.alpha[:trees],
@@ -73,33 +99,44 @@ class TrainingSpec:
         )
 
     def first_iteration(self) -> int:
-        """Number of trees in the first iteration."""
+        """Return the number of trees in the first iteration."""
         return int(np.sum(self.iteration == self.iteration[0]))
 
     def with_own_starts(self) -> TrainingSpec:
-        """The same for rows that started from scores of their own, so that no tree holds a start."""
+        """Return the spec for rows that started from scores of their own, so that no tree holds a base score."""
         return replace(self, folded=np.zeros_like(self.folded), own_starts=True)
 
     def from_zero(self) -> TrainingSpec:
-        """The same with what is folded into trees left there: margins after them are sums of stored values, to the bit.
+        """Return a spec with base score 0 that leaves the folded base score inside the stored leaf values.
 
-        Gradients of the first iteration are then not those of training.
+        Margins after the first tree are then sums of stored values, to the bit; gradients of the first iteration are
+        not those of training.
         """
         return replace(self, start=0.0, folded=np.zeros_like(self.folded))
 
     def new_iteration(self) -> NDArray[np.bool_]:
-        """(T,) whether a tree saw fresh gradients."""
+        """Return for each of the T trees whether it saw fresh gradients."""
         return np.concatenate([[True], np.diff(self.iteration) != 0])
 
     def step(self, leaf_value: NDArray[Any], tree: NDArray[np.int64]) -> NDArray[Any]:
-        """(L,) what each leaf adds to the margin in training: its stored value less a folded start."""
+        """Return what each of the L leaves added to the margin in training: its value less a folded base score."""
         if not self.folded.any():
             return leaf_value
         return leaf_value - np.where(self.folded[tree], self.start, 0.0)
 
+    def held(self, values: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+        """Return labels or weights rounded to the precision in which the booster holds them."""
+        return None if values is None else values.astype(self.label_dtype).astype(np.float64)
+
+    def margin_labels(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the labels as the derivatives see them: on the margin's scale, in the booster's precision."""
+        if self.objective is not None and self.objective.link == SIGNED_SQRT:
+            y = np.copysign(np.sqrt(np.abs(y.astype(self.label_dtype))), y)
+        return y.astype(self.label_dtype).astype(np.float64)
+
 
 def without_constants(alpha: NDArray[np.float64], constant: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """(T,) learning rates with 0 for constants, which are no steps; a model of constants alone takes one full step."""
+    """Return the (T,) learning rates with 0 for constant trees; a model of constants alone takes one full step."""
     alpha = np.where(constant, 0.0, alpha)
     if constant.all():
         alpha[0] = 1.0

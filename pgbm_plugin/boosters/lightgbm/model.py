@@ -1,4 +1,4 @@
-"""LightGBM models -> Forest and TrainingSpec. LightGBM itself is not needed."""
+"""LightGBM models, read into Forest and TrainingSpec. LightGBM itself is not needed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from ...errors import UnsupportedModelError
 from ...trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, ZERO_BOUND, ZERO_IS_MISSING, Features, Forest
-from ...trees.objectives import IDENTITY, LIGHTGBM, SQUARED, Objective
+from ...trees.objectives import IDENTITY, SQUARED, Objective
 from ...trees.training_spec import TrainingSpec, without_constants
+from ..booster import Reading
+from .objectives import OBJECTIVES
 from .text import ModelText, parse
 
 # Model text rounds parameters to six digits; a live booster may still know what the user wrote, under an alias.
@@ -28,17 +30,20 @@ _ALIASES: dict[str, tuple[str, ...]] = {
     "cat_l2": ("cat_l2",),
 }
 
+# What LightGBM replaces in the names of columns, by what.
+RENAMED = ((" ", "_"),)
+
 # decision_type, bits 2-3
 _MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = range(3)
 
 
 def is_model_text(head: bytes) -> bool:
-    """Whether a file that begins with `head` is a LightGBM model."""
+    """Tell whether a file that begins with `head` is a LightGBM model."""
     return head.startswith((b"tree\n", b"tree\r\n"))
 
 
-def read(text: str, live_params: Mapping[str, Any] | None = None) -> tuple[Forest, TrainingSpec]:
-    """Read a model's text; `live_params` are a live booster's own, exact where the text is rounded."""
+def read(text: str, live_params: Mapping[str, Any] | None = None) -> Reading:
+    """Read a model's text; `live_params` are those of a live booster, exact where the text is rounded."""
     model = parse(text)
     params = _Parameters(model.params, live_params or {})
     try:
@@ -79,7 +84,7 @@ class _Parameters:
 
 
 def _objective(model: ModelText, params: _Parameters) -> Objective | None:
-    """The objective, None for a custom one; refuses what is not a regression."""
+    """Return the objective, None for a custom one; refuse what is not a regression."""
     if params.word("boosting") == "dart":
         raise UnsupportedModelError(
             "boosting=dart: leaves were rescaled by later trees, and which trees were dropped is not in the model; "
@@ -91,12 +96,12 @@ def _objective(model: ModelText, params: _Parameters) -> Objective | None:
     if words[0] == "custom":
         return None
     name = "regression sqrt" if words[0] == "regression" and "sqrt" in words else words[0]
-    if name not in LIGHTGBM:
+    if name not in OBJECTIVES:
         raise UnsupportedModelError(
             f"objective {name!r} is not supported: a mean and a variance need a regression objective, one of "
-            f"{', '.join(sorted(LIGHTGBM))}"
+            f"{', '.join(sorted(OBJECTIVES))}"
         )
-    objective = LIGHTGBM[name]
+    objective = OBJECTIVES[name]
     return replace(objective, value=params.number(objective.parameter or "", objective.default))
 
 
@@ -164,6 +169,7 @@ def _features(model: ModelText) -> Features:
         categories=tuple(tuple(values) for values in model.pandas_categorical),
         category_columns=None,
         unseen_is_missing=True,
+        renamed=RENAMED,
     )
 
 
@@ -213,7 +219,7 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
 
 
 def _leaf_lambda(model: ModelText, params: _Parameters) -> NDArray[np.float64]:
-    """lambda_l2, and cat_l2 more in leaves made by a categorical split that is not one-hot."""
+    """Return lambda_l2 of each leaf, plus cat_l2 in leaves made by a categorical split that is not one-hot."""
     lambda_ = np.full(model.leaves.sum(), params.number("lambda_l2", 0.0))
     onehot = params.number("max_cat_to_onehot", 4)
     infos = model.header.get("feature_infos", "").split(" ")

@@ -34,15 +34,24 @@ class ModelText:
 
     Attributes
     ----------
-    header : the lines before the first tree.
-    average : whether predictions are the trees' average, not their sum.
-    params : the training parameters, as written.
-    pandas_categorical : the categories of each categorical column of the training frame.
-    leaves : (T,) number of leaves.
-    shrinkage : (T,) learning rate, to six digits.
-    trees : the arrays of `_FIELDS` over all splits or leaves.
-    category_start, category_bits : the category sets of all trees, as in Forest.
-    category_offset : (T,) number of each tree's first category set.
+    header : dict
+        The lines before the first tree.
+    average : bool
+        Whether predictions are the trees' average instead of their sum.
+    params : dict
+        The training parameters, as written.
+    pandas_categorical : list of lists
+        The categories of each categorical column of the training frame.
+    leaves : (T,) int array
+        Number of leaves of each tree.
+    shrinkage : (T,) float array
+        Learning rate of each tree, to six digits.
+    trees : dict of arrays
+        The arrays of `_FIELDS` over all splits or leaves.
+    category_start, category_bits : arrays
+        The category sets of all trees, as in Forest.
+    category_offset : (T,) int array
+        Number of each tree's first category set.
     """
 
     header: dict[str, str]
@@ -76,7 +85,7 @@ def parse(text: str) -> ModelText:
 
 
 def leaf_values(text: str) -> NDArray[np.float64]:
-    """Of the only tree in the text of a live model, for those who need nothing else of it."""
+    """Return the leaf values of the only tree in a live model's text, and read nothing else."""
     return _numbers(text.partition("\nleaf_value=")[2].partition("\n")[0], np.float64)
 
 
@@ -127,7 +136,7 @@ def _pairs(block: str) -> list[tuple[str, str]]:
 
 
 def _joined(trees: list[dict[str, str]], key: str, dtype: type, kind: str, leaves: NDArray[np.int64]) -> NDArray[Any]:
-    """One array of all trees' numbers: joining the text first is twice as fast as parsing line by line."""
+    """Return one array of all trees' numbers. Joining the text first is twice as fast as parsing line by line."""
     expected = leaves if kind == "leaf" else leaves - 1
     if key in _OPTIONAL:
         for tree, n in zip(trees, leaves, strict=True):
@@ -153,7 +162,7 @@ def _numbers(text: str, dtype: type) -> NDArray[Any]:
 
 
 def _category_sets(trees: list[dict[str, str]]) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.int64]]:
-    """All bit sets end to end: where each starts, the words, and the number of the first set of each tree."""
+    """Return all bit sets end to end: where each starts, the words, and the number of each tree's first set."""
     starts, words, offset = [np.zeros(1, np.int64)], [np.zeros(0, np.uint32)], [0]
     for tree in trees:
         n = int(tree.get("num_cat", "0"))

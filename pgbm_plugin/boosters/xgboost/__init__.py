@@ -1,1 +1,78 @@
-"""XGBoost."""
+"""XGBoost, as the record that the package knows it by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import warn
+from ..booster import Booster, Reading, check_fitted
+from .dataset import read_dataset, training_columns
+from .flat_trees import best_iteration
+from .model import is_model_bytes, load, read, read_live
+from .objectives import OBJECTIVES
+from .recorder import XGBoostRecorder
+from .scoring import XGBoostScoring
+
+
+def _live_model(estimator: Any) -> Any:
+    check_fitted(estimator, "n_features_in_")
+    return estimator.get_booster()
+
+
+def _read_estimator(estimator: Any) -> Reading:
+    model = _live_model(estimator)
+    missing = float("nan") if estimator.missing is None else estimator.missing
+    return read_live(model, use_best_iteration=True, missing=missing)
+
+
+def _read_file(raw: bytes) -> Reading:
+    """Read a file as xgb.Booster does: with all trees, where an estimator would stop at the best iteration."""
+    document = load(raw)
+    forest, spec = read(document)
+    best, rounds = best_iteration(document["learner"]), int(spec.iteration[-1]) + 1
+    if best is not None and best + 1 < rounds:
+        warn(
+            f"the model stopped early, at iteration {best + 1} of {rounds}. A file is read as xgb.Booster reads it, "
+            f"with all trees; to stop at the best, load it into an XGBRegressor and wrap that",
+        )
+    return forest, spec
+
+
+def _read_attribute(model: Any, name: str) -> str | None:
+    if not isinstance(model, bytes):
+        text: str | None = model.attr(name)
+        return text
+    attributes = load(model)["learner"].get("attributes")
+    stored = attributes.get(name) if isinstance(attributes, dict) else None
+    return stored if isinstance(stored, str) else None
+
+
+def _default_estimator() -> Any:
+    from xgboost import XGBRegressor
+
+    return XGBRegressor()
+
+
+XGBOOST = Booster(
+    name="XGBoost",
+    models=("xgboost.Booster",),
+    estimators=("xgboost.XGBModel",),
+    datasets=("xgboost.DMatrix",),
+    accepts="xgboost.Booster, XGBRegressor",
+    file_format="an XGBoost JSON or UBJSON model",
+    objectives=OBJECTIVES,
+    is_file=is_model_bytes,
+    read_file=_read_file,
+    read_model=read_live,
+    read_estimator=_read_estimator,
+    live_model=_live_model,
+    read_dataset=read_dataset,
+    training_columns=training_columns,
+    init_score="base_margin",
+    default_estimator=_default_estimator,
+    recorder=XGBoostRecorder,
+    records_data=True,
+    scoring=XGBoostScoring,
+    read_attribute=_read_attribute,
+    write_attribute=lambda model, name, text: model.set_attr(**{name: text}),
+)

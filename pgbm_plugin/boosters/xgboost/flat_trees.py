@@ -30,13 +30,20 @@ class FlatTrees:
 
     Attributes
     ----------
-    fields : the arrays of `_FIELDS`, each (M,).
-    tree : (M,) the tree of each node.
-    start : (T + 1,) the first node of each tree, which is its root.
-    left, right : (M,) children, numbered through the forest; -1 at a leaf.
-    order : the nodes that can be reached, parents first and tree by tree; XGBoost keeps pruned ones.
-    iteration : (T,) boosting iteration of each tree.
-    categories : node -> the categories in its set.
+    fields : dict of (M,) arrays
+        The arrays of `_FIELDS`.
+    tree : (M,) int array
+        The tree of each node.
+    start : (T + 1,) int array
+        The first node of each tree, which is its root.
+    left, right : (M,) int array
+        Children, numbered through the forest; -1 at a leaf.
+    order : int array
+        The nodes that can be reached, parents first and tree by tree. XGBoost keeps pruned ones.
+    iteration : (T,) int array
+        Boosting iteration of each tree.
+    categories : dict
+        Node -> the categories in its set.
     """
 
     fields: dict[str, NDArray[Any]]
@@ -54,12 +61,12 @@ class FlatTrees:
 
     @property
     def leaves(self) -> NDArray[np.int64]:
-        """The leaves in `order`."""
+        """Return the leaves in `order`."""
         return self.order[self.is_leaf[self.order]]
 
     @property
     def inner(self) -> NDArray[np.int64]:
-        """The splits in `order`."""
+        """Return the splits in `order`."""
         return self.order[~self.is_leaf[self.order]]
 
     @property
@@ -68,21 +75,22 @@ class FlatTrees:
 
 
 def best_iteration(learner: Mapping[str, Any]) -> int | None:
-    """Where early stopping would have predictions stop; None if training had none."""
+    """Return the iteration at which early stopping would end predictions; None if training had none."""
     return _attribute(learner, "best_iteration")
 
 
 def _attribute(learner: Mapping[str, Any], name: str) -> int | None:
-    """A number among the strings that a model carries along."""
+    """Return a number among the strings that a model carries along."""
     attributes = learner.get("attributes")
     found = attributes.get(name) if isinstance(attributes, Mapping) else None
     return int(found) if isinstance(found, str) else None
 
 
 def iteration_starts(learner: Mapping[str, Any]) -> NDArray[np.int64]:
-    """(I + 1,) the first tree of each iteration, which XGBoost stores since 2.0.
+    """Return the first tree of each of the I iterations, and the number of trees. XGBoost stores them since 2.0.
 
-    Before, it is the same number of trees in each: stored since 1.6, told by the best iteration since 1.4, else one.
+    Older models have the same number of trees in each iteration: stored since 1.6, implied by the best iteration since
+    1.4, and 1 before.
     """
     model = learner["gradient_booster"]["model"]
     if "iteration_indptr" in model:
@@ -94,7 +102,7 @@ def iteration_starts(learner: Mapping[str, Any]) -> NDArray[np.int64]:
 
 
 def flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> FlatTrees:
-    """The trees of a model document, up to its best iteration if so asked."""
+    """Flatten the trees of a model document, up to its best iteration if so asked."""
     model = learner["gradient_booster"]["model"]
     trees = model["trees"]
     indptr = iteration_starts(learner)
@@ -135,7 +143,7 @@ def _global_children(child: NDArray[np.int32], start: NDArray[np.int64], tree: N
 def _reachable(
     left: NDArray[np.int64], right: NDArray[np.int64], roots: NDArray[np.int64], tree: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Nodes under the roots, level by level in all trees at once, then tree by tree."""
+    """Return the nodes under the roots, parents first and tree by tree."""
     levels = []
     frontier, seen = roots, 0
     while len(frontier):
@@ -150,7 +158,7 @@ def _reachable(
 
 
 def _category_lists(trees: list[Any], start: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """Node -> the categories in its set."""
+    """Return node -> the categories in its set."""
     out = {}
     for t, tree in enumerate(trees):
         categories = np.asarray(tree.get("categories", ()), np.int64)

@@ -1,4 +1,4 @@
-"""XGBoost models (UBJSON or JSON) -> Forest and TrainingSpec. XGBoost itself is not needed."""
+"""XGBoost models, UBJSON or JSON, read into Forest and TrainingSpec. XGBoost itself is not needed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from ...errors import UnsupportedModelError
 from ...trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
-from ...trees.objectives import IDENTITY, XGBOOST, Objective
+from ...trees.objectives import IDENTITY, Objective
 from ...trees.training_spec import TrainingSpec, without_constants
+from ..booster import Reading
 from . import ubjson
 from .flat_trees import FlatTrees, flatten
+from .objectives import OBJECTIVES
 from .rates import RATES_ERROR, Rates, rates_from_trees
 
 # 128 MB of category sets
@@ -27,12 +29,12 @@ _BELOW_ZERO = -1e-46
 
 
 def is_model_bytes(head: bytes) -> bool:
-    """Whether a file that begins with `head` may be an XGBoost model."""
+    """Tell whether a file that begins with `head` may be an XGBoost model."""
     return head.lstrip()[:1] == b"{"
 
 
 def load(raw: bytes) -> Mapping[str, Any]:
-    """The model document, from UBJSON or JSON."""
+    """Return the model document, from UBJSON or JSON."""
     try:
         # '{' begins both; JSON goes on with a key, UBJSON with the marker of a key's length
         document = json.loads(raw) if raw.lstrip()[1:].lstrip()[:1] == b'"' else ubjson.loads(raw)
@@ -42,22 +44,35 @@ def load(raw: bytes) -> Mapping[str, Any]:
     return document
 
 
+def read_live(model: Any, *, use_best_iteration: bool = False, missing: float = np.nan) -> Reading:
+    """Read a live xgb.Booster."""
+    try:
+        raw, config = bytes(model.save_raw("ubj")), json.loads(model.save_config())
+    except Exception as error:  # XGBoostError, which we would have to import
+        raise ValueError(f"this {type(model).__name__} cannot be saved; train it first") from error
+    return read(load(raw), config=config, use_best_iteration=use_best_iteration, missing=missing)
+
+
 def read(
     document: Mapping[str, Any],
     *,
     config: Mapping[str, Any] | None = None,
     use_best_iteration: bool = False,
     missing: float = np.nan,
-) -> tuple[Forest, TrainingSpec]:
+) -> Reading:
     """Read a model.
 
     Parameters
     ----------
-    document : from `load`.
-    config : a live booster's ``save_config()``; learning rate and regularisation are nowhere else, and after a
-        round trip through a file not even there: they are then solved from the trees.
-    use_best_iteration : cut the trees after the best iteration, as XGBoost's scikit-learn estimators do.
-    missing : the estimator's `missing` value.
+    document : mapping
+        What `load` returned.
+    config : mapping, optional
+        A live booster's ``save_config()``. Learning rate and regularisation are nowhere else. After a round trip
+        through a file they are not even there, and are solved from the trees.
+    use_best_iteration : bool
+        Cut the trees after the best iteration, as XGBoost's scikit-learn estimators do.
+    missing : float
+        The estimator's `missing` value.
     """
     learner = document["learner"]
     try:
@@ -86,12 +101,12 @@ def _objective(learner: Mapping[str, Any]) -> Objective:
         raise UnsupportedModelError("several outputs (multi-target or multiclass): train one regressor per target")
     stored = learner["objective"]
     name = "reg:squarederror" if stored["name"] == "reg:linear" else stored["name"]
-    if name not in XGBOOST:
+    if name not in OBJECTIVES:
         raise UnsupportedModelError(
             f"objective {name!r} is not supported: a mean and a variance need a regression objective, one of "
-            f"{', '.join(sorted(XGBOOST))}"
+            f"{', '.join(sorted(OBJECTIVES))}"
         )
-    objective = XGBOOST[name]
+    objective = OBJECTIVES[name]
     value = objective.default
     for group in stored.values():
         if isinstance(group, Mapping) and objective.parameter in group:
@@ -147,7 +162,7 @@ def _bit_set(categories: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 
 def _base_margin(learner: Mapping[str, Any], objective: Objective) -> float:
-    """base_score is a response; it is stored as a number until XGBoost 3.0 and as a list since."""
+    """Return the margin of base_score, a response that XGBoost stores as a number until 3.0 and as a list since."""
     from ...kernels import cpu
 
     text = str(learner["learner_model_param"]["base_score"]).strip("[]")
@@ -178,7 +193,7 @@ def _features(learner: Mapping[str, Any], missing: float) -> Features:
 
 
 def _category_values(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The categories of one column: strings end to end with their offsets, or numbers; empty if they are not known."""
+    """Return the categories of one column, stored as strings end to end or as numbers; empty if they are not known."""
     values = np.asarray(entry["values"])
     if "offsets" not in entry:
         return tuple(values.tolist())
@@ -200,7 +215,7 @@ def _training_spec(
         lambda_=float(np.float32(params.get("lambda", 1.0))),
         l1=float(np.float32(params.get("alpha", 0.0))),
         max_step=max_step if max_step > 0 else np.inf,
-        sure=config is not None,
+        known=config is not None,
     )
     rates = rates_from_trees(flat, nominal, leaves_are_renewed=objective.renewed)
     # a tree with too little hessian for min_child_weight is one leaf of exactly 0: no step
@@ -208,7 +223,7 @@ def _training_spec(
     return TrainingSpec(
         objective=objective,
         alpha=without_constants(rates.eta / flat.trees_per_iteration, constant),
-        alpha_error=np.full(forest.n_trees, RATES_ERROR if rates.told else np.inf),
+        alpha_error=np.full(forest.n_trees, RATES_ERROR if rates.eta_determined else np.inf),
         constant=constant,
         lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, rates.lambda_),
         l1=rates.l1,
@@ -222,7 +237,7 @@ def _training_spec(
         subsampled=True if float(params.get("subsample", 1.0)) < 1.0 else None,
         approximate=_why_approximate(booster, params, objective),
         tolerance=1e-5,
-        rates_known=rates.sure or bool(constant.all()),
+        rates_known=rates.known or bool(constant.all()),
     )
 
 

@@ -30,28 +30,36 @@ RATES_ERROR = 0.03
 
 @dataclass(frozen=True)
 class Rates:
-    """What turns gradients into leaf values.
+    """Learning rates and regularisation.
 
-    eta : (T,) learning rate of each tree's iteration; lambda_ : L2; l1 : L1 regularisation;
-    max_step : bound on a weight before eta, inf for none;
-    sure : whether they are known, or well determined by the trees;
-    told : whether the trees determine eta: a single split under a root of weight 0 fits any.
+    Attributes
+    ----------
+    eta : (T,) float array
+        Learning rate of each tree's iteration.
+    lambda_, l1 : float
+        L2 and L1 regularisation.
+    max_step : float
+        Bound on a weight before eta; inf for none.
+    known : bool
+        Whether the rates are stored, or well determined by the trees.
+    eta_determined : bool
+        Whether the trees determine eta. A single split under a root of weight 0 fits any.
     """
 
     eta: NDArray[np.float64]
     lambda_: float
     l1: float
     max_step: float
-    sure: bool = True
-    told: bool = False
+    known: bool = True
+    eta_determined: bool = False
 
 
 @dataclass(frozen=True)
 class _Equations:
-    """Per inner node: eta (wh + lambda w + l1 s) = vh + lambda v, divided by the size of its terms.
+    """One equation per inner node: eta (wh + lambda w + l1 s) = vh + lambda v, divided by the size of its terms.
 
-    wh, w, s: w H, w and sign(w) of the parent less those of its inner children (for s: of all children), divided by
-    the trees of an iteration, which share its eta; vh, v: the sums of v H and v over the leaf children.
+    wh, w, s are w H, w and sign(w) of the parent less those of its inner children (for s: of all children), divided by
+    the trees of an iteration, which share its eta; vh, v are the sums of v H and v over the leaf children.
     """
 
     tree: NDArray[np.int64]
@@ -66,19 +74,19 @@ class _Equations:
         return left - self.vh - rates.lambda_ * self.v
 
     def error(self, rates: Rates) -> float:
-        """Root of the mean squared residual, relative to the size of the terms."""
+        """Return the root mean squared residual, relative to the size of the terms."""
         return float(np.sqrt(np.mean(self.residual(rates) ** 2)))
 
     def slopes(self, rates: Rates) -> NDArray[np.float64]:
-        """(equations, 3) derivatives of the residual by eta, lambda and l1."""
+        """Return the (equations, 3) derivatives of the residual by eta, lambda and l1."""
         eta = rates.eta[self.tree]
         return np.stack([self.wh + rates.lambda_ * self.w + rates.l1 * self.s, eta * self.w - self.v, eta * self.s], 1)
 
 
 def rates_from_trees(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> Rates:
-    """The nominal rates if the trees agree with them, else the simplest ones that the trees imply.
+    """Return the nominal rates if the trees agree with them, else the simplest ones that the trees imply.
 
-    `nominal.sure` says whether they are more than a guess.
+    `nominal.known` says whether they are more than a guess.
     """
     if not leaves_are_renewed:
         nominal = _eta_of_untouched_weights(nodes, nominal)
@@ -94,30 +102,30 @@ def rates_from_trees(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool)
             return _eta_of_clipped_leaves(nodes, start, leaves_are_renewed) if inferred else nominal
         error = equations.error(start)
         if error <= _FITS:
-            return replace(start, sure=True, told=_well_determined(equations, start))
+            return replace(start, known=True, eta_determined=_well_determined(equations, start))
         for candidate in _candidates(equations, start):
             candidate_error = equations.error(candidate)
             plausible = candidate.lambda_ >= -1e-3 and candidate.l1 >= -1e-3 and candidate.eta.min() > 0
             # three times is noise, not evidence against the nominal rates
             if plausible and candidate_error <= _FITS and 3.0 * candidate_error < error:
                 determined = _well_determined(equations, candidate)
-                return replace(_round(candidate, equations), sure=determined, told=determined)
+                return replace(_round(candidate, equations), known=determined, eta_determined=determined)
             if plausible and candidate_error < min(smallest, 0.1 * error):
                 best, smallest = candidate, candidate_error
         if error <= 100 * _FITS:
-            return replace(start, sure=True, told=_well_determined(equations, start))
-    return replace(best, sure=False)
+            return replace(start, known=True, eta_determined=_well_determined(equations, start))
+    return replace(best, known=False)
 
 
 def _eta_of_untouched_weights(nodes: FlatTrees, nominal: Rates) -> Rates:
-    """The learning rate of trees whose leaves keep their weight before it: single leaves, and all of method "exact"."""
+    """Read the learning rate off leaves that keep their weight before it: single leaves, and all of method "exact"."""
     weight = nodes.fields["base_weights"][nodes.leaves].astype(np.float64)
     value = nodes.fields["split_conditions"][nodes.leaves].astype(np.float64)
     tree = nodes.tree[nodes.leaves]
     alone = np.bincount(tree)[tree] == 1
-    told = (weight != 0) & (alone | (value != weight))
-    tree = tree[told]
-    ratio = value[told] / weight[told] * nodes.trees_per_iteration[tree]
+    eta_determined = (weight != 0) & (alone | (value != weight))
+    tree = tree[eta_determined]
+    ratio = value[eta_determined] / weight[eta_determined] * nodes.trees_per_iteration[tree]
     if not np.all((ratio > 0) & (ratio < 100)):
         return nominal
     eta = nominal.eta.copy()
@@ -128,21 +136,21 @@ def _eta_of_untouched_weights(nodes: FlatTrees, nominal: Rates) -> Rates:
 
 
 def _eta_of_clipped_leaves(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool) -> Rates:
-    """Without an equation to solve, leaves at a known bound still tell the learning rate."""
+    """Read the learning rate off leaves at a known bound, where there is no equation to solve."""
     largest = _tied_bound(np.abs(_leaf_values(nodes, leaves_are_renewed)[nodes.leaves]))
     if np.isinf(largest):
-        return replace(nominal, sure=False)
+        return replace(nominal, known=False)
     eta = float(np.float32(f"{largest / nominal.max_step * nodes.trees_per_iteration[0]:.6g}"))
-    return replace(nominal, eta=np.full_like(nominal.eta, eta), sure=False)
+    return replace(nominal, eta=np.full_like(nominal.eta, eta), known=False)
 
 
 def _leaf_values(nodes: FlatTrees, leaves_are_renewed: bool) -> NDArray[np.float64]:
-    """(M,) values at leaves; a renewed leaf still holds, as its base weight, the value it had before."""
+    """Return the (M,) values at leaves; a renewed leaf still holds, as its base weight, the value it had before."""
     return nodes.fields["base_weights" if leaves_are_renewed else "split_conditions"].astype(np.float64)
 
 
 def _tied_bound(size: NDArray[np.floating[Any]]) -> float:
-    """The bound at which sizes may have been clipped: several at exactly the largest; inf if there are none."""
+    """Return the bound at which sizes may have been clipped (several at exactly the largest); inf if there is none."""
     largest = size.max(initial=0.0)
     return float(largest) if largest > 0 and np.count_nonzero(size == largest) > 2 else np.inf
 
@@ -177,7 +185,7 @@ def _equations(nodes: FlatTrees, max_step: float, leaves_are_renewed: bool) -> _
 
 
 def _candidates(e: _Equations, start: Rates) -> Iterator[Rates]:
-    """Rates that fit best, from the simplest assumption to the freest; each with more equations than unknowns."""
+    """Yield the rates that fit best, from the simplest assumption to the freest, while equations outnumber unknowns."""
     rates = replace(start, eta=np.full_like(start.eta, _one_eta(e, start)))
     for free in ([0], [0, 1], [0, 1, 2]):
         if len(e.tree) > len(free):
@@ -193,7 +201,7 @@ def _one_eta(e: _Equations, rates: Rates) -> float:
 
 
 def _gauss_newton(e: _Equations, rates: Rates, free: list[int]) -> Rates:
-    """Least squares over some of (eta, lambda, l1), with one eta for all trees."""
+    """Fit some of (eta, lambda, l1) by least squares, with one eta for all trees."""
     for _ in range(25):
         change = np.zeros(3)
         change[free] = np.linalg.lstsq(e.slopes(rates)[:, free], -e.residual(rates), rcond=None)[0]
@@ -206,7 +214,7 @@ def _gauss_newton(e: _Equations, rates: Rates, free: list[int]) -> Rates:
 
 
 def _well_determined(e: _Equations, rates: Rates) -> bool:
-    """Whether float32 noise leaves eta certain to a percent, with lambda and l1 free."""
+    """Tell whether float32 noise leaves eta certain to a percent, with lambda and l1 free."""
     slopes = e.slopes(rates)
     scale = np.abs(slopes).max(axis=0)
     slopes = slopes[:, scale > 0] / scale[scale > 0]
@@ -218,7 +226,7 @@ def _well_determined(e: _Equations, rates: Rates) -> bool:
 
 
 def _eta_per_tree(e: _Equations, nominal: Rates) -> Rates:
-    """A learning rate per tree and one lambda, with l1 as it is: alternating least squares."""
+    """Fit a learning rate per tree and one lambda, with l1 as it is, by alternating least squares."""
     lambda_, n_trees = nominal.lambda_, len(nominal.eta)
     eta = nominal.eta
     for _ in range(50):
@@ -235,7 +243,7 @@ def _eta_per_tree(e: _Equations, nominal: Rates) -> Rates:
 
 
 def _round(rates: Rates, e: _Equations) -> Rates:
-    """The shortest decimals that fit as well, as float32: what the user once wrote."""
+    """Return the shortest decimals, as float32, that fit as well: what the user once wrote."""
     best = e.error(rates)
 
     def fits(candidate: Rates) -> bool:

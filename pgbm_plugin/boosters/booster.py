@@ -1,0 +1,206 @@
+"""Booster: the one record through which the package knows a booster, and what its callbacks hand over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tables.labelled import RawRows
+from ..trees.forest import Forest
+from ..trees.objectives import Objective
+from ..trees.training_spec import TrainingSpec
+
+Reading = tuple[Forest, TrainingSpec]
+"""What is read of a model: its trees, and how they were grown."""
+
+
+@dataclass(frozen=True)
+class Booster:
+    """What the package must know of one booster. This is the whole seam: nothing else names a booster.
+
+    A booster is a folder of `boosters/` that exports one such record, and a line in `boosters/__init__.py`. None of its
+    functions may need the booster's package to be installed, unless they are handed one of its objects. Classes are
+    recognised by "package.Class" names of an object's type and its bases, so that nothing is imported to ask.
+
+    Readers raise `UnsupportedModelError` for a model that has no honest variance, and `ValueError` for a damaged one.
+    They translate the booster's split rule into that of `trees.forest.NODE`, its loss into an `Objective`, and set in
+    the `TrainingSpec` the base score and whether the first tree holds it, `label_dtype` and `gradient_dtype`.
+
+    Attributes
+    ----------
+    name : str
+        The name for people; `Forest.booster`, and what a saved model says.
+    models, estimators, datasets : tuple of str
+        "package.Class" of live models, of scikit-learn estimators around them, and of the booster's own data sets.
+    accepts : str
+        What users may pass as a live model, for errors: "lightgbm.Booster, LGBMRegressor".
+    file_format : str
+        What its model files are called in errors: "a LightGBM text model".
+    objectives : mapping of str to Objective
+        The objectives whose models can be wrapped, by the booster's names.
+    is_file : callable
+        ``head -> bool``: whether a file that begins with these bytes may be one of its models.
+    read_file : callable
+        ``raw -> Reading`` of a model file's bytes.
+    read_model : callable
+        ``model -> Reading`` of a live model.
+    read_estimator : callable
+        ``estimator -> Reading`` of a fitted estimator, as its own `predict` uses the trees.
+    live_model : callable
+        ``estimator -> model``, the live model inside a fitted estimator.
+    read_dataset : callable
+        ``data -> RawRows`` of its data set; TypeError if that does not give back its rows.
+    training_columns : callable
+        ``data -> TrainingColumns`` of a data set that an objective is called with.
+    held_data : callable or None
+        ``model -> data set or None``: the training data that a live model still holds.
+    label_dtype, gradient_dtype : dtype
+        Precisions of `TrainingSpec`, which a saved model does not repeat.
+    renamed : tuple of (str, str)
+        What the booster replaces in the names of columns, see `Features.renamed`.
+    init_score : str
+        What its estimators call the scores that rows start from in `fit`.
+    default_estimator : callable or None
+        Return a new estimator; ImportError if the booster is not installed.
+    recorder : callable or None
+        ``(data, follow) -> callback`` for `record`, where `follow` is a `Follow`; `data` is the training data
+        where `records_data` says that its callbacks do not see it, else None.
+    records_data : bool
+        Whether `record` must be given the training data.
+    scoring : type or None
+        A mixin that answers the booster's callback protocol for `crps_callback`, see `training.crps.CRPSCallback`.
+    read_attribute, write_attribute : callable or None
+        ``(model or bytes of a file, name) -> str or None`` and ``(model, name, text)``: strings that the booster stores
+        in its model files. None where it drops what it does not know.
+    """
+
+    name: str
+    models: tuple[str, ...]
+    accepts: str
+    file_format: str
+    objectives: Mapping[str, Objective]
+    is_file: Callable[[bytes], bool]
+    read_file: Callable[[bytes], Reading]
+    read_model: Callable[[Any], Reading]
+    estimators: tuple[str, ...] = ()
+    read_estimator: Callable[[Any], Reading] | None = None
+    live_model: Callable[[Any], Any] | None = None
+    datasets: tuple[str, ...] = ()
+    read_dataset: Callable[[Any], RawRows] | None = None
+    training_columns: Callable[[Any], TrainingColumns] | None = None
+    held_data: Callable[[Any], Any] | None = None
+    label_dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009, it is immutable
+    gradient_dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
+    renamed: tuple[tuple[str, str], ...] = ()
+    init_score: str = "init_score"
+    default_estimator: Callable[[], Any] | None = None
+    recorder: Callable[[Any, Follow], Any] | None = None
+    records_data: bool = False
+    scoring: type | None = None
+    read_attribute: Callable[[Any, str], str | None] | None = None
+    write_attribute: Callable[[Any, str, str], None] | None = None
+
+
+def class_names(thing: Any) -> set[str]:
+    """Return "package.Class" of an object's type and of its bases, such as "lightgbm.Booster"."""
+    return {f"{cls.__module__.partition('.')[0]}.{cls.__name__}" for cls in type(thing).__mro__}
+
+
+def check_fitted(estimator: Any, attribute: str) -> None:
+    """Refuse an estimator that lacks an attribute which `fit` sets."""
+    # an unfitted LightGBM estimator raises its own error, scikit-learn's, or AttributeError, depending on its version
+    try:
+        getattr(estimator, attribute)
+    except Exception as error:
+        raise ValueError(f"this {type(estimator).__name__} is not fitted; call fit first") from error
+
+
+class TrainingColumns(NamedTuple):
+    """What an objective needs of the data set that a booster calls it with.
+
+    `learning_rate` is None where the booster does not show it.
+    """
+
+    label: Any
+    weight: Any
+    learning_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class TreeLeaves:
+    """The leaves of one tree: the booster's own numbers for them, as in `Forest.leaf_label`, and their values."""
+
+    label: NDArray[np.int32]
+    value: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class LeafPaths:
+    """Which leaves n rows reached in a few trees, as one of P combinations ("paths") per row.
+
+    Attributes
+    ----------
+    leaf : (trees, P) int32 array
+        The leaves of each path, numbered through the trees.
+    taken : (n,) uint32 array
+        The path of each row.
+    """
+
+    leaf: NDArray[np.int32]
+    taken: NDArray[np.uint32]
+
+
+class FollowedTraining(Protocol):
+    """The rows of a training that `record` follows, tree by tree. A recorder tells it what the booster did.
+
+    Attributes
+    ----------
+    forest : Forest
+        The model when it had its first trees.
+    n_recorded : int
+        Number of trees that were recorded.
+    split_seen : bool
+        Whether any recorded tree has a split.
+    """
+
+    forest: Forest
+
+    @property
+    def n_recorded(self) -> int: ...
+
+    @property
+    def split_seen(self) -> bool: ...
+
+    def attach(self, model: Any) -> None:
+        """Store what was recorded in the live model, where `wrap` finds it."""
+
+    def give_up(self, model: Any, trees: list[TreeLeaves]) -> None:
+        """Store in the model, and warn, that the scores do not tell the leaves of these trees apart."""
+
+    def tells_two(self, tree: TreeLeaves) -> bool:
+        """Tell whether the scores after another tree like this one will still tell the leaves of both trees."""
+
+    def find(self, trees: list[TreeLeaves], score: NDArray[Any], link: int) -> LeafPaths | None:
+        """Find the leaves that rows reached in the next trees, from the scores after them; None if these do not tell.
+
+        `link` is how the booster's scores relate to margins.
+        """
+
+    def follow(self, trees: list[TreeLeaves], paths: LeafPaths, *, one_iteration: bool = True) -> None:
+        """Record trees, of one iteration or of one each, and take the rows through them."""
+
+    def check_first_tree(self) -> None:
+        """Refuse a training whose first tree does not follow from the data and the objective."""
+
+
+class Follow(Protocol):
+    """Begins to follow a training."""
+
+    def __call__(
+        self, model: Any, y: NDArray[Any], weight: Any, init_score: Any, average: bool = False
+    ) -> FollowedTraining:
+        """Return the rows of a training at its start; `average` if the booster averages its trees."""

@@ -1,0 +1,86 @@
+"""The fit of a power map to residuals of held-out rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..predict.power_map import MAX_B, Calibration
+
+Array = NDArray[np.float64]
+
+
+def fit_map(
+    residual: Array, slope: Array, variance: Array, weight: Array, metric: Literal["crps", "nll"], *, flat: bool = False
+) -> Calibration:
+    """Return the power map with the best score of a normal distribution.
+
+    It is found by Newton's method in (log c, b), with the step halved until the score falls.
+
+    Parameters
+    ----------
+    residual : (n,) float array
+        Outcome less prediction.
+    slope : (n,) float array
+        Derivative of the response by the margin: the response's standard deviation is slope times the margin's.
+    variance : (n,) float array
+        Variance of the margin.
+    weight : (n,) float array
+        Weights that sum to 1.
+    metric : {"crps", "nll"}
+        The score.
+    flat : bool
+        Whether all rows shall have one variance, b = 0.
+    """
+    positive = variance > 0
+    if not positive.any() or not np.any(residual):
+        return Calibration()
+    log_v = np.log(np.where(positive, variance, variance[positive].min()))
+    centre = float(weight @ log_v)
+    x = np.zeros_like(log_v) if flat else log_v - centre
+    z2_unit = (residual / slope) ** 2
+    p = np.array([math.log(max(float(weight @ (z2_unit * np.exp(-x))), 1e-300)), 0.0 if flat else 1.0])
+    value, gradient, hessian = _score(p, x, z2_unit, slope, weight, metric)
+    for _ in range(30):
+        # where the score is not convex, a ridge makes the step a descent
+        ridge = max(1e-6 * np.trace(np.abs(hessian)) - np.linalg.eigvalsh(hessian)[0], 0.0) + 1e-300
+        step = np.clip(np.linalg.solve(hessian + ridge * np.eye(2), gradient), -2.0, 2.0)
+        for _ in range(20):
+            candidate = p - step
+            candidate[1] = min(max(candidate[1], 0.0), MAX_B)
+            new = _score(candidate, x, z2_unit, slope, weight, metric)
+            if new[0] <= value:
+                break
+            step /= 2.0
+        else:
+            break
+        moved, gain = float(np.abs(candidate - p).max()), value - new[0]
+        p, (value, gradient, hessian) = candidate, new
+        if moved < 1e-6 or gain <= 1e-10 * abs(value):
+            break
+    b = 0.0 if flat else float(p[1])
+    return Calibration(b, float(np.exp(p[0] - b * centre)))
+
+
+def _score(p: Array, x: Array, z2_unit: Array, slope: Array, weight: Array, metric: str) -> tuple[float, Array, Array]:
+    """Return the mean score of a normal with log variance p[0] + p[1] x, and its gradient and hessian in p."""
+    from scipy.special import ndtr
+
+    log_var = p[0] + p[1] * x
+    z2 = z2_unit * np.exp(-log_var)
+    if metric == "nll":
+        value, first, second = 0.5 * (log_var + z2), 0.5 * (1.0 - z2), 0.5 * z2
+    else:
+        z, sd = np.sqrt(z2), np.exp(0.5 * log_var) * slope
+        density = np.exp(-0.5 * z2) / math.sqrt(2.0 * math.pi)
+        excess = 2.0 * density - 1.0 / math.sqrt(math.pi)
+        value = sd * (z * (2.0 * ndtr(z) - 1.0) + excess)
+        first, second = 0.5 * sd * excess, sd * (0.25 * excess + 0.5 * z2 * density)
+    weighted_first, weighted_second = weight * first, weight * second
+    cross = float(weighted_second @ x)
+    gradient = np.array([weighted_first.sum(), float(weighted_first @ x)])
+    hessian = np.array([[weighted_second.sum(), cross], [cross, float(weighted_second @ (x * x))]])
+    return float(weight @ value), gradient, hessian

@@ -1,0 +1,78 @@
+"""Checks of plain values that users pass: probability levels, correlations, names of columns."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Variance = Literal["pgbm", "boosted", "auto"]
+"""Where the variance comes from: the paper's recursion, a boosted scale, or the blend that scores best."""
+
+
+def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:
+    """Return levels as an array; refuse any that does not lie strictly between 0 and 1."""
+    try:
+        levels = np.asarray(levels, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be numbers between 0 and 1, not {levels!r:.60}") from None
+    if levels.size == 0 or not np.all((levels > 0.0) & (levels < 1.0)):
+        shown = levels.tolist() if levels.size < 10 else f"an array of shape {levels.shape}"
+        raise ValueError(f"{name} must lie strictly between 0 and 1, not {shown}")
+    return levels
+
+
+def check_level(name: str, level: float) -> float:
+    """Return one level; refuse it unless it lies strictly between 0 and 1."""
+    levels = check_levels(name, level)
+    if levels.ndim:
+        raise ValueError(f"{name} must be one number, not {level!r:.60}")
+    return float(levels)
+
+
+def check_rho(value: float) -> float:
+    """Return a correlation as a float; refuse it outside [-1, 1]."""
+    try:
+        value = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"rho must be a number, not {value!r}") from None
+    if not -1.0 <= value <= 1.0:
+        raise ValueError(f"rho must lie in [-1, 1], not {value}")
+    return value
+
+
+def check_variance(variance: Variance) -> Variance:
+    """Return the source of the variance; refuse an unknown one."""
+    if variance not in get_args(Variance):
+        raise ValueError(f"variance must be 'pgbm', 'boosted' or 'auto', not {variance!r}")
+    return variance
+
+
+def level_names(levels: ArrayLike) -> list[str]:
+    """Return the names of columns that hold quantiles: q05, q50, q97.5."""
+    return _with_percents("quantiles", levels, "q")
+
+
+def interval_names(coverages: ArrayLike) -> list[str]:
+    """Return the names of columns that hold the ends of intervals: lower90, upper90."""
+    ends = (_with_percents("intervals", coverages, end) for end in ("lower", "upper"))
+    return [name for pair in zip(*ends, strict=True) for name in pair]
+
+
+def _with_percents(what: str, levels: ArrayLike, prefix: str) -> list[str]:
+    levels = np.atleast_1d(check_levels(what, levels)) if np.size(levels) else np.empty(0)
+    names = [f"{prefix}{'0' * (level < 0.1)}{100.0 * level:.10g}" for level in levels.tolist()]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{what} holds a level twice: {', '.join(names)}")
+    return names
+
+
+def missing_column(name: str, columns: Sequence[str]) -> str:
+    """Return an error text: the table lacks a column, which ones it has, and which one was perhaps meant."""
+    shown = ", ".join(columns[:10]) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
+    by_lower = {column.strip().lower(): column for column in columns}
+    near = difflib.get_close_matches(name.strip().lower(), by_lower, 1)
+    return f"it has no column {name!r}, only {shown}" + (f"; did you mean {by_lower[near[0]]!r}?" if near else "")

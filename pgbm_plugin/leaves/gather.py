@@ -1,0 +1,126 @@
+"""The pass over labelled rows that gathers the moments of every leaf."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..parallel import map_chunks, progress_bar
+from ..routes.choose import choose_route
+from ..tables.labelled import LabelledRows
+from ..trees.forest import Forest
+from ..trees.training_spec import TrainingSpec
+from .moments import LeafMoments, from_sums
+
+
+def leaf_moments(
+    forest: Forest,
+    spec: TrainingSpec,
+    data: LabelledRows,
+    *,
+    margin: NDArray[Any] | None = None,
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> LeafMoments:
+    """Send labelled rows through the trees in order, as training did, and return the moments of all leaves.
+
+    Trees after a folded base score see the margins of training to the bit, because the first tree's stored values are
+    those that the booster added. So their moments do not depend on the base score, which may be known less exactly.
+
+    Parameters
+    ----------
+    forest, spec : Forest, TrainingSpec
+        The trees, and how they were grown.
+    data : LabelledRows
+        The rows, with labels on the margin's scale.
+    margin : (n,) float array, optional
+        Where the rows start. It is moved on to where the trees leave them.
+    n_jobs : int, optional
+        Threads; None for all cores.
+    progress : bool
+        Show a progress bar.
+    """
+    assert spec.objective is not None
+    if margin is None:
+        margin = data.initial_margin(forest, spec, 0, len(data))
+    restarts = bool(spec.folded[0]) and spec.first_iteration() < forest.n_trees
+    step = forest.leaf_value if restarts else spec.step(forest.leaf_value, forest.tree_of_leaf())
+    gather = _gather if spec.objective.gradients is None else _gather_custom
+    return gather(forest, spec, data, step, restarts, margin, n_jobs, progress)
+
+
+def _gather(
+    forest: Forest,
+    spec: TrainingSpec,
+    data: LabelledRows,
+    step: NDArray[Any],
+    restarts: bool,
+    margin: NDArray[Any],
+    n_jobs: int | None,
+    progress: bool,
+) -> LeafMoments:
+    # the GPU's kernels hold gradients in float32
+    rows = data.rows if spec.gradient_dtype == np.float32 else data.rows.on_host()
+    route = choose_route(forest, rows)
+    step, weight = route.ordered(step), np.empty(0) if data.weight is None else data.weight
+
+    def chunk(lo: int, hi: int) -> LeafMoments:
+        sums = route.gather_moments(lo, hi, data.y, weight, spec, step, restarts, margin[lo:hi])
+        return from_sums(sums, hi - lo)
+
+    chunks = map_chunks(chunk, len(data), route.moments_task, route.threads(n_jobs), progress)
+    return reduce(LeafMoments.merge, chunks)
+
+
+def _gather_custom(
+    forest: Forest,
+    spec: TrainingSpec,
+    data: LabelledRows,
+    step: NDArray[Any],
+    restarts: bool,
+    margin: NDArray[Any],
+    n_jobs: int | None,
+    progress: bool,
+) -> LeafMoments:
+    """Take all rows through one tree after the other, because a custom objective may couple rows.
+
+    Boosters do not weight what a custom objective returns, so weights are not applied here.
+    """
+    from ..kernels.accumulate import accumulators, add_rows
+
+    route, new_iteration = choose_route(forest, data.rows), spec.new_iteration()
+    step, sums = route.ordered(step), accumulators(forest.n_leaves, unit_hessian=False)
+    g = h = np.empty(0)
+    with progress_bar(forest.n_trees, "trees", progress) as advance:
+        for t, leaf in enumerate(route.leaves_by_tree(n_jobs)):
+            if new_iteration[t]:
+                g, h = custom_gradients(spec, margin, data.y)
+            if restarts and t == 0:
+                margin[:] = 0.0
+            leaves = slice(forest.leaf_start[t], forest.leaf_start[t + 1])
+            add_rows(leaf, g, h, step[leaves], margin, sums[leaves])
+            advance(1)
+    return from_sums(route.by_leaf(sums), len(data))
+
+
+def custom_gradients(
+    spec: TrainingSpec, margin: NDArray[Any], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the user's g and h, checked, in the precision in which the booster holds them."""
+    assert spec.objective is not None
+    assert spec.objective.gradients is not None
+    result = spec.objective.gradients(margin.copy(), y.copy())
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError("objective must return a pair (g, h)")
+    pair = []
+    for name, derivative in zip(("g", "h"), result, strict=True):
+        derivative = np.asarray(derivative, np.float64).reshape(-1)
+        if derivative.shape != y.shape:
+            raise ValueError(f"objective returned {len(derivative)} values of {name} for {len(y)} rows")
+        if not np.all(np.isfinite(derivative)):
+            raise ValueError(f"objective returned NaN or inf in {name}")
+        pair.append(derivative.astype(spec.gradient_dtype).astype(np.float64))
+    return pair[0], pair[1]

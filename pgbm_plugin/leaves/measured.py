@@ -1,0 +1,75 @@
+"""MeasuredLeaves: what labelled rows tell of a forest's leaves, and the certificate that comes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..losses.custom_objectives import with_diagonal
+from ..tables.labelled import LabelledRows
+from ..trees.forest import Forest
+from ..trees.training_spec import TrainingSpec
+from .base_score import LabelSums, for_init_score, moments_from_mean
+from .certificate import Certificate, certify
+from .gather import leaf_moments
+from .moments import LeafMoments
+from .solve_rates import solve_rates
+
+
+class MeasuredLeaves(NamedTuple):
+    """How the trees were grown, the moments of their leaves, and whether these are those of training.
+
+    `data` are the rows, if they were one table in memory.
+    """
+
+    spec: TrainingSpec
+    moments: LeafMoments
+    certificate: Certificate
+    data: LabelledRows | None = None
+
+
+def measure_table(
+    forest: Forest, candidates: Sequence[TrainingSpec], data: LabelledRows, n_jobs: int | None, progress: bool
+) -> MeasuredLeaves:
+    """Measure the leaves with the first spec that the rows certify, or with the first of all if they certify none.
+
+    If the trees were stepped with another Hessian than the diagonal, the moments are taken again with the diagonal.
+    """
+    tried: list[MeasuredLeaves] = []
+    for candidate in candidates:
+        tried.append(_measure(forest, candidate, data, n_jobs, progress))
+        if tried[-1].certificate.status == "certified":
+            break
+    measured = tried[-1] if tried[-1].certificate.status == "certified" else tried[0]
+    diagonal = with_diagonal(measured.spec)
+    if diagonal is not measured.spec:
+        rows = data.on_margin_scale(diagonal)
+        measured = measured._replace(moments=leaf_moments(forest, diagonal, rows, n_jobs=n_jobs, progress=progress))
+    return measured._replace(data=data)
+
+
+def _measure(
+    forest: Forest, spec: TrainingSpec, data: LabelledRows, n_jobs: int | None, progress: bool
+) -> MeasuredLeaves:
+    rows = data.on_margin_scale(spec)
+
+    def moments_of(forest: Forest, spec: TrainingSpec) -> LeafMoments:
+        return leaf_moments(forest, spec, rows, n_jobs=n_jobs, progress=progress)
+
+    if data.init_score is None and spec.start_is_mean:
+        sums = LabelSums.of_model(spec, forest).add(rows.y, data.weight)
+        spec, moments = moments_from_mean(forest, spec, sums, moments_of)
+    else:
+        spec = for_init_score(spec, data.init_score)
+        moments = moments_of(forest, spec)
+    return judge(forest, spec, moments, data.weight is not None)
+
+
+def judge(forest: Forest, spec: TrainingSpec, moments: LeafMoments, weighted: bool) -> MeasuredLeaves:
+    """Certify moments; where the rates of the spec do not fit, solve them from the moments and certify again."""
+    certificate = certify(forest, spec, moments, weighted)
+    if certificate.status == "approximate" and not spec.approximate:
+        solved = solve_rates(forest, spec, moments)
+        if solved.rates_known or not spec.rates_known:
+            spec, certificate = solved, certify(forest, solved, moments, weighted)
+    return MeasuredLeaves(spec, moments, certificate)

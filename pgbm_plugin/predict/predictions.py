@@ -1,0 +1,102 @@
+"""Predictions of a wrapped model for rows that are in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..boosters import read_dataset
+from ..checks import interval_names, level_names
+from ..errors import warn
+from ..tables.columns import read_column
+from ..tables.cuda_rows import read_rows_for
+from ..tables.rows import Rows
+from .chosen import Chosen
+from .log_scale import LogScale
+from .recursion import margins, margins_and_variances
+from .response import Margins, to_response
+from .state import ModelState
+
+if TYPE_CHECKING:
+    from ..distributions import Distribution
+
+
+def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> tuple[Rows, NDArray[np.float64] | None]:
+    """Check a table, or a booster's own data set, and return it with the scores that its rows start from."""
+    own = read_dataset(X)
+    if own is not None:
+        X, init_score = own.X, own.init_score if init_score is None else init_score
+    rows = read_rows_for(X, state.forest, device)
+    return rows, read_column("init_score", init_score, len(rows))
+
+
+def predict_mean(
+    state: ModelState, rows: Rows, init_score: NDArray[np.float64] | None, n_jobs: int | None
+) -> NDArray[Any]:
+    """Return the (n,) predictions, with the booster's bits."""
+    return to_response(state.forest, margins(state.forest, rows, state.leaf_value, init_score, n_jobs))
+
+
+def predict_margins(
+    state: ModelState,
+    rows: Rows,
+    init_score: NDArray[np.float64] | None,
+    rho: float,
+    scale: LogScale | None,
+    n_jobs: int | None,
+    dtype: Any = np.float64,
+) -> Margins:
+    """Return margins, predictions and variances of rows: the recursion's variances, or those of a boosted `scale`."""
+    check_init_score(state, init_score)
+    steps = None if scale is None else scale.step
+    leaves = state.leaf_value, state.weights.sd, rho, steps
+    margin, variance, log_scale = margins_and_variances(state.forest, rows, *leaves, init_score, n_jobs, dtype)
+    if scale is not None:
+        assert log_scale is not None
+        variance = scale(variance, log_scale)
+    return Margins(state.forest, margin, to_response(state.forest, margin), variance)
+
+
+def predict_distributions(
+    state: ModelState,
+    rows: Rows,
+    init_score: NDArray[np.float64] | None,
+    n_jobs: int | None,
+    distribution: str | None = None,
+    rho: float | None = None,
+    dtype: Any = np.float64,
+) -> tuple[NDArray[Any], Distribution]:
+    """Return the (n,) predictions with the booster's bits, and the distributions around them."""
+    chosen: Chosen = state.chosen
+    rho, family, options = chosen.checked_family(distribution, rho, state.support)
+    found = predict_margins(state, rows, init_score, rho, chosen.scale, n_jobs, dtype)
+    if family.needs_residuals:
+        found = found.floored(state.variance_floor)
+    return found.prediction, found.distribution(family, chosen.calibration, **options)
+
+
+def check_init_score(state: ModelState, init_score: Any) -> None:
+    """Warn of rows without the scores that training started from. `predict` does not: the boosters do not either."""
+    if init_score is None and state.spec.own_starts:
+        warn(
+            "training had an init_score (base_margin), and these rows have none: their distributions are those of what "
+            "the trees add to it; give init_score=",
+        )
+
+
+def summary(
+    prediction: NDArray[Any], distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike
+) -> dict[str, NDArray[np.float64]]:
+    """Return predictions and distributions as columns: mean, std, quantiles (q05), intervals (lower90, upper90).
+
+    The column mean is the prediction itself. The mean of empirical and conformal residuals may lie beside it.
+    """
+    columns = {"mean": prediction.astype(np.float64, copy=False), "std": distribution.std()}
+    names = level_names(quantiles)
+    if names:
+        columns |= zip(names, distribution.ppf(np.atleast_1d(quantiles)).T, strict=True)
+    for coverage in np.atleast_1d(intervals).tolist():
+        columns |= zip(interval_names(coverage), distribution.interval(coverage), strict=True)
+    return columns

@@ -1,0 +1,98 @@
+"""The way of rows through the trees: margins (paper eq. 11) and their variances (eq. 12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..parallel import run_chunks
+from ..routes.choose import choose_route
+from ..tables.rows import Rows
+from ..trees.forest import Forest
+
+
+def margins(
+    forest: Forest,
+    rows: Rows,
+    leaf_value: NDArray[Any],
+    init_score: NDArray[np.float64] | None = None,
+    n_jobs: int | None = None,
+) -> NDArray[Any]:
+    """Return the (n,) margins of rows, in the precision of `leaf_value`."""
+    margin = _start(forest, rows, leaf_value, init_score)
+    route = choose_route(forest, rows)
+    value = route.ordered(leaf_value)
+    run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, margin), len(rows), route.task, route.threads(n_jobs))
+    return _averaged(forest, margin)
+
+
+def margins_and_variances(
+    forest: Forest,
+    rows: Rows,
+    leaf_value: NDArray[Any],
+    leaf_sd: NDArray[np.float64],
+    rho: float,
+    leaf_step: NDArray[np.float64] | None = None,
+    init_score: NDArray[np.float64] | None = None,
+    n_jobs: int | None = None,
+    dtype: Any = np.float64,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]:
+    """Return the (n,) margins of rows, their variances, and the sums of their leaves' steps.
+
+    Parameters
+    ----------
+    leaf_value, leaf_sd : (L,) float array
+        What each leaf adds to the margin, and what it brings to the recursion.
+    rho : float
+        Correlation between successive trees.
+    leaf_step : (L,) float array, optional
+        Steps of a boosted scale. Without them, the sums are None.
+    init_score : (n,) float array, optional
+        Margins that rows start from, in place of the model's own.
+    dtype : dtype
+        Precision of the recursion on a GPU.
+    """
+    margin = _start(forest, rows, leaf_value, init_score)
+    variance, log_scale = np.zeros(len(rows), dtype), None if leaf_step is None else np.zeros(len(rows))
+    route = choose_route(forest, rows)
+    packed = route.packed(leaf_value, leaf_sd, leaf_step)
+
+    def chunk(lo: int, hi: int) -> None:
+        route.add_margin_variance(lo, hi, packed, rho, margin, variance, log_scale)
+
+    run_chunks(chunk, len(rows), route.task, route.threads(n_jobs))
+    return _averaged(forest, margin), variance, log_scale
+
+
+def _start(forest: Forest, rows: Rows, leaf_value: NDArray[Any], init_score: Any) -> NDArray[Any]:
+    margin = np.empty(len(rows), leaf_value.dtype)
+    margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided again in _averaged
+    return margin
+
+
+def _averaged(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:
+    if forest.divisor > 1:
+        margin /= forest.divisor
+    return margin
+
+
+def leaf_sums(
+    forest: Forest, rows: Rows, per_leaf: NDArray[np.float64], n_jobs: int | None = None
+) -> NDArray[np.float64]:
+    """Return for each of n rows the sum over its leaves of an array over leaves."""
+    route = choose_route(forest, rows)
+    value, out = route.ordered(per_leaf), np.zeros(len(rows))
+    run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, out), len(rows), route.task, route.threads(n_jobs))
+    return out
+
+
+def variances(
+    forest: Forest, rows: Rows, leaf_sd: NDArray[np.float64], rho: NDArray[np.float64], n_jobs: int | None = None
+) -> NDArray[np.float64]:
+    """Return the (k, n) variances of the rows' margins under each of k correlations, in one pass."""
+    route = choose_route(forest, rows)
+    sd, out = route.ordered(leaf_sd), np.zeros((len(rho), len(rows)))
+    run_chunks(lambda lo, hi: route.add_variances(lo, hi, sd, rho, out), len(rows), route.task, route.threads(n_jobs))
+    return out

@@ -1,0 +1,99 @@
+"""ModelState: all that the predictions of a wrapped model are made from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import Variance
+from ..leaves.certificate import Certificate
+from ..leaves.moments import LeafMoments
+from ..leaves.weights import LeafWeights, leaf_weights, paper_leaf_values, variance_floor
+from ..trees.forest import Forest
+from ..trees.objectives import LOG
+from ..trees.training_spec import TrainingSpec
+from .chosen import Chosen
+from .log_scale import LogScale
+
+Mean = Literal["booster", "pgbm"]
+"""Which leaf values predictions are made of: the booster's stored ones, or the paper's expected weights."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelState:
+    """A booster's trees, the moments of their leaves, and what was chosen. Immutable: a model swaps it as a whole.
+
+    Attributes
+    ----------
+    forest, spec : Forest, TrainingSpec
+        The trees, and how they were grown.
+    moments, weights, certificate : LeafMoments, LeafWeights, Certificate
+        What was measured per leaf, and whether the rows were those of training.
+    chosen : Chosen
+        What `tune`, `conformalize` and the user chose.
+    default_rho : float
+        The correlation unless chosen, log10(rows) / 100.
+    mean : {"booster", "pgbm"}
+        Which leaf values predictions are made of.
+    variance : {"pgbm", "boosted", "auto"}
+        What `tune` chooses among unless told otherwise.
+    training_scale : LogScale or None
+        The scale boosted from the rows that `wrap` saw.
+    """
+
+    forest: Forest
+    spec: TrainingSpec
+    moments: LeafMoments
+    weights: LeafWeights
+    certificate: Certificate
+    chosen: Chosen
+    default_rho: float
+    mean: Mean = "booster"
+    variance: Variance = "pgbm"
+    training_scale: LogScale | None = None
+
+    @classmethod
+    def new(
+        cls, forest: Forest, spec: TrainingSpec, moments: LeafMoments, certificate: Certificate, **options: Any
+    ) -> ModelState:
+        """Return the state of a model that nothing was chosen for yet."""
+        weights, rho = leaf_weights(forest, spec, moments), default_rho(moments)
+        return cls(forest, spec, moments, weights, certificate, Chosen(rho), rho, **options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what follows from the fields."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def leaf_value(self) -> NDArray[Any]:
+        """Return the (L,) leaf values that predictions are made of."""
+        if self.mean == "booster":
+            return self.forest.leaf_value
+        return paper_leaf_values(self.forest, self.spec, self.weights)
+
+    @cached_property
+    def variance_floor(self) -> float:
+        """Return the variance of a margin below which a residual means nothing."""
+        return variance_floor(self.forest, self.moments, self.weights)
+
+    @property
+    def support(self) -> float:
+        """Return the bound below which the objective allows no outcome."""
+        return 0.0 if self.forest.link == LOG else -np.inf
+
+    def predicts_positive(self) -> bool:
+        """Tell whether the prediction for every possible row is positive."""
+        if self.forest.link == LOG:
+            return True
+        lowest = np.minimum.reduceat(self.leaf_value.astype(np.float64), self.forest.leaf_start[:-1]).sum()
+        return not self.spec.own_starts and bool(lowest + self.forest.base_margin > 0.0)
+
+
+def default_rho(moments: LeafMoments) -> float:
+    """Return the paper's choice for the correlation between trees, log10(rows) / 100."""
+    return math.log10(moments.rows) / 100.0

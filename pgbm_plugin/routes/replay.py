@@ -1,0 +1,119 @@
+"""The route for many rows: every tree is replayed on blocks of rows, which are turned into codes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..parallel import run_chunks
+from ..tables.rows import Rows
+from ..trees.forest import Forest
+from ..trees.training_spec import TrainingSpec
+from .base import Array, Route, has_unit_hessian, loss_arguments
+from .replay_program import ReplayProgram
+
+# Rows of a block: its codes should stay in the second cache, and loops over it be long enough to be worth starting.
+_MIN_BLOCK, _MAX_BLOCK = 512, 2048
+_CODE_BYTES = 1 << 18
+
+# Blocks that a thread takes through one tree: enough to be worth a thread.
+_BLOCKS_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Replay(Route):
+    """Replays tree by tree on blocks of codes. Leaves are in the order of the program's slots."""
+
+    forest: Forest
+    rows: Rows
+    program: ReplayProgram
+
+    def ordered(self, per_leaf: Array) -> Array:
+        return per_leaf[self.program.slot]
+
+    def by_leaf(self, ordered: Array) -> Array:
+        out = np.empty_like(ordered)
+        out[self.program.slot] = ordered
+        return out
+
+    def packed(self, value: Array, sd: Array, step: Array | None) -> tuple[Any, ...]:
+        value_sd = np.stack([value, sd], axis=1, dtype=np.float64)[self.program.slot].reshape(-1)
+        return value_sd, None if step is None else step[self.program.slot]
+
+    def add_margin(self, lo: int, hi: int, value: Array, margin: Array) -> None:
+        from ..kernels import replay
+
+        for rows, *coded in self._coded(lo, hi):
+            replay.add_margin(*coded, value, margin[rows])
+
+    def add_margin_variance(
+        self, lo: int, hi: int, packed: tuple[Any, ...], rho: float, margin: Array, variance: Array, log_scale: Any
+    ) -> None:
+        from ..kernels import replay
+
+        looked_up = np.empty(2 * self._block(hi - lo))
+        for rows, *coded in self._coded(lo, hi):
+            out = margin[rows], variance[rows], None if log_scale is None else log_scale[rows]
+            replay.add_margin_variance(*coded, *packed, rho, looked_up, *out)
+
+    def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
+        from ..kernels import replay
+
+        looked_up = np.empty(self._block(hi - lo))
+        for rows, *coded in self._coded(lo, hi):
+            replay.add_variances(*coded, sd, rho, looked_up, variance[:, rows])
+
+    def gather_moments(
+        self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, restarts: bool, margin: Array
+    ) -> Array:
+        from ..kernels import replay
+        from ..kernels.accumulate import accumulators, gradient_buffers
+
+        sums = accumulators(self.forest.n_leaves, has_unit_hessian(spec, weight))
+        loss = spec.new_iteration(), *loss_arguments(spec, weight)
+        buffers = gradient_buffers(self._block(hi - lo), sums)
+        for rows, *coded in self._coded(lo, hi):
+            block_margin = margin[rows.start - lo : rows.stop - lo]
+            replay.gather_moments(*coded, y[rows], weight[rows], step, *loss, restarts, *buffers, block_margin, sums)
+        return self.by_leaf(sums)
+
+    def leaves_by_tree(self, n_jobs: int | None) -> Iterator[NDArray[np.int64]]:
+        """Yield the leaves of each tree; meanwhile the codes of all rows are held, one or two bytes per feature."""
+        from ..kernels import replay
+
+        blocks = [(rows, codes.copy(), where.copy()) for rows, codes, where, *_ in self._coded(0, len(self.rows))]
+        leaf = np.empty(len(self.rows), np.int64)
+        for t in range(self.forest.n_trees):
+
+            def chunk(lo: int, hi: int, t: int = t) -> None:
+                at = np.empty(self._block(len(leaf)), self.program.region.dtype)
+                for rows, codes, where in blocks[lo:hi]:
+                    block_leaf = leaf[rows]
+                    replay.leaves(codes, where, self.program.splits, t, at[: len(block_leaf)], block_leaf)
+
+            run_chunks(chunk, len(blocks), _BLOCKS_AT_ONCE, n_jobs)
+            yield leaf
+
+    def _coded(self, lo: int, hi: int) -> Iterator[tuple[Any, ...]]:
+        """Yield rows lo..hi as blocks of codes: (rows, codes, where, splits, leaf_start, buffer for regions)."""
+        from ..kernels import coding
+
+        program, size = self.program, self._block(hi - lo)
+        position = self.rows.place(program.feature)
+        work = coding.workspace(size, len(program.feature), len(program.column_feature), program.code.dtype)
+        codes, where = work[:2]
+        at = np.empty(size, program.region.dtype)
+        for begin, end, X in self.rows.blocks(lo, hi, program.feature):
+            for first in range(begin, end, size):
+                last = min(first + size, end)
+                coding.code_block(X[first - begin : last - begin], position, *program.coding, *work)
+                yield slice(first, last), codes, where, program.splits, self.forest.leaf_start, at[: last - first]
+
+    def _block(self, rows: int) -> int:
+        """Return the rows of a block; an even number if there are several blocks, for the moments' lanes."""
+        fitting = _CODE_BYTES // (len(self.program.feature) * self.program.code.itemsize)
+        return min(rows, max(_MIN_BLOCK, min(_MAX_BLOCK, fitting & ~1)))

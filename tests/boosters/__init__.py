@@ -1,0 +1,1 @@
+"""What a booster's settings and files may say: training settings, starting margins, older files."""

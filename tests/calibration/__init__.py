@@ -1,0 +1,1 @@
+"""What held-out rows choose and measure: tune, boosted scale, conformal intervals, scores."""

@@ -1,0 +1,1 @@
+"""Trees, routes, kernels, leaf moments, certificates and variances: what the package computes."""

@@ -1,0 +1,168 @@
+"""Both boosters, every form, data kind, precision, objective and weighting: the package against the slow oracle."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from itertools import combinations, product
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+
+from pgbm_plugin import wrap
+from tests import naive
+from tests.core.matrix import KINDS, LIGHTGBM, XGBOOST
+
+RENEWED = ("regression_l1", "mape", "reg:absoluteerror")
+FORMS = ("native", "sklearn", "file")
+RATE, LAMBDA, TREES = 0.2, 0.7, 6
+
+
+def all_pairs(*factors):
+    """Cases of the full product that, between them, hold every pair of values of every two factors."""
+    left = {pair for case in product(*factors) for pair in combinations(enumerate(case), 2)}
+    while left:
+        best = max(product(*factors), key=lambda case: len(left & set(combinations(enumerate(case), 2))))
+        left -= set(combinations(enumerate(best), 2))
+        yield pytest.param(*best, id="-".join(map(str, best)))
+
+
+def cases(objectives):
+    return list(all_pairs(objectives, KINDS, FORMS, ("float32", "float64"), ("weighted", "unweighted")))
+
+
+def wrapped(model, X, y, weight, renewed):
+    """wrap, with the warning that belongs to renewed leaves and none else."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        out = wrap(model, X, y, sample_weight=weight)
+    assert [w.category for w in caught] == [UserWarning] * renewed
+    return out
+
+
+def check_oracle(trees, rate, lambda_, tolerance, renewed, max_step=math.inf):
+    """The oracle holds g and h as the booster did, if they give back the leaves that the booster stored."""
+    for leaf in (leaf for tree in trees for leaf in tree.values() if not renewed):
+        n, g, h, vg, *_ = leaf.moments()
+        scale = rate * math.sqrt(vg + g * g) / (h + lambda_ / n)
+        assert rate * leaf.newton(lambda_, max_step=max_step) == pytest.approx(leaf.value, abs=tolerance * scale)
+
+
+def check_moments(model, trees, lambda_, max_step=math.inf):
+    """Moments, leaf means and leaf variances against the oracle, each leaf of each tree."""
+    moments, forest = model.moments, model.forest
+    for t, tree in enumerate(trees):
+        for j in range(forest.leaf_start[t], forest.leaf_start[t + 1]):
+            leaf = tree[int(forest.leaf_label[j])]
+            n, g, h, vg, vh, cov = leaf.moments()
+            got = (moments.g_mean[j], moments.h_mean[j], moments.var_g[j], moments.var_h[j], moments.cov_gh[j])
+            # means and covariances may cancel: their own scale is that of the values they are taken from
+            size_g, size_h = math.sqrt(vg + g * g), math.sqrt(vh + h * h)
+            scale = (size_g, size_h, vg, vh, size_g * size_h)
+            for got_, want, scale_ in zip(got, (g, h, vg, vh, cov), scale, strict=True):
+                assert got_ == pytest.approx(want, rel=1e-10, abs=1e-10 * scale_)
+            assert moments.count[j] == n
+            mu, v = leaf.weight(lambda_, max_step=max_step)
+            assert model.weights.variance[j] == pytest.approx(v, rel=1e-10)
+            assert model.weights.mu[j] == pytest.approx(mu, rel=1e-10, abs=1e-10 * size_g / h)
+
+
+def check_variance(model, X, ids, trees, rates, link, margin, prediction):
+    sigma2 = naive.variance(ids, trees, *rates, model.rho)
+    want = {
+        "identity": sigma2,
+        "log": prediction.astype(float) ** 2 * sigma2,
+        "sqrt": 4 * margin.astype(float) ** 2 * sigma2 + 2 * sigma2**2,  # the variance of the square of a normal
+    }[link]
+    np.testing.assert_allclose(model.predict_var(X), want, rtol=1e-12)
+    assert model.rho == math.log10(model.moments.rows) / 100
+
+
+@pytest.mark.parametrize(("objective", "kind", "form", "dtype", "weighted"), cases(LIGHTGBM))
+def test_lightgbm(objective, kind, form, dtype, weighted, make_data, leaf_labels, tmp_path):
+    X, y = make_data(kind, np.dtype(dtype))
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(y)) if weighted == "weighted" else None
+    own, gradients, parameter, link = LIGHTGBM[objective]
+    params = {"objective": objective, "num_leaves": 7, "min_data_in_leaf": 10, "learning_rate": RATE, "verbose": -1}
+    params |= {"lambda_l2": LAMBDA, "cat_l2": 0.0, "num_threads": 1, **own}
+    if form == "sklearn":
+        model = lgb.LGBMRegressor(n_estimators=TREES, **params).fit(X, y, sample_weight=weight)
+        booster = model.booster_
+    else:
+        model = booster = lgb.train(params, lgb.Dataset(X, y, weight=weight), TREES)
+    if form == "file":
+        booster.save_model(tmp_path / "model.txt")
+    renewed = objective in RENEWED
+    wrap_this = tmp_path / "model.txt" if form == "file" else model
+    pm = wrapped(wrap_this, X, y, weight, renewed)
+
+    ids = booster.predict(X, pred_leaf=True)
+    prediction = model.predict(X)
+    assert np.array_equal(leaf_labels(pm, X), ids)
+    assert np.array_equal(pm.predict(X), prediction)
+    assert pm.predict(X).dtype == prediction.dtype
+    assert pm.certificate.status == ("approximate" if renewed else "certified")
+    assert renewed or pm.certificate.error <= 1e-6
+
+    label = y.astype(np.float32).astype(float)
+    if link == "sqrt":
+        label = np.sqrt(y.astype(np.float32)).astype(float)
+    w = None if weight is None else weight.astype(np.float32).astype(float)
+    start = np.average(label, weights=w)
+    start = math.log(start) if link == "log" else start
+    if renewed:  # LightGBM starts from a quantile, which the package only estimates; it is not part of the promise
+        start = pm.spec.start
+    values = naive.lightgbm_leaf_values(booster)
+    # L2 rounds its gradients before it weights them, the others after
+    rounded = gradients is naive.squared
+    trees = naive.replay(
+        ids, values, gradients, parameter, label, start, weight=weight, folded=start, weigh_rounded=rounded
+    )
+    check_oracle(trees, RATE, LAMBDA, 1e-11, renewed)
+    check_moments(pm, trees, LAMBDA)
+    margin = booster.predict(X, raw_score=True)
+    check_variance(pm, X, ids, trees, (RATE, LAMBDA), link, margin, prediction)
+
+
+@pytest.mark.parametrize(("objective", "kind", "form", "dtype", "weighted"), cases(XGBOOST))
+def test_xgboost(objective, kind, form, dtype, weighted, make_data, leaf_labels, tmp_path):
+    X, y = make_data(kind, np.dtype(dtype))
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(y)) if weighted == "weighted" else None
+    own, gradients, parameter, link = XGBOOST[objective]
+    params = {"objective": objective, "max_depth": 3, "learning_rate": RATE, "reg_lambda": LAMBDA, "nthread": 1, **own}
+    dmatrix = xgb.DMatrix(X, enable_categorical=isinstance(X, pd.DataFrame))
+    if form == "sklearn":
+        model = xgb.XGBRegressor(n_estimators=TREES, enable_categorical=True, **params)
+        booster = model.fit(X, y, sample_weight=weight).get_booster()
+        prediction = model.predict(X)
+    else:
+        train = xgb.DMatrix(X, y, weight=weight, enable_categorical=True)
+        model = booster = xgb.train(params, train, TREES)
+        prediction = booster.predict(dmatrix)
+    if form == "file":
+        suffix = ".json" if dtype == "float32" else ".ubj"
+        booster.save_model(tmp_path / f"model{suffix}")
+    renewed = objective in RENEWED
+    wrap_this = tmp_path / f"model{suffix}" if form == "file" else model
+    pm = wrapped(wrap_this, X, y, weight, renewed)
+
+    ids = booster.predict(dmatrix, pred_leaf=True).reshape(len(y), -1)
+    assert np.array_equal(leaf_labels(pm, X), ids)
+    assert np.array_equal(pm.predict(X), prediction)
+    assert pm.predict(X).dtype == prediction.dtype
+    assert pm.certificate.status == ("approximate" if renewed else "certified")
+    assert renewed or pm.certificate.error <= 1e-5
+
+    start = naive.xgboost_base_score(booster)
+    start = naive.f32(math.log(start)) if link == "log" else start
+    values = naive.xgboost_leaf_values(booster)
+    rate, lambda_, parameter = naive.f32(RATE), naive.f32(LAMBDA), naive.f32(parameter)  # as XGBoost holds them
+    trees = naive.replay(ids, values, gradients, parameter, y, start, weight=weight, single=True)
+    max_step = own.get("max_delta_step", math.inf)
+    check_oracle(trees, rate, lambda_, 3e-6, renewed, max_step)
+    check_moments(pm, trees, lambda_, max_step)
+    margin = booster.predict(dmatrix, output_margin=True)
+    check_variance(pm, X, ids, trees, (rate, lambda_), link, margin, prediction)

@@ -1,0 +1,1 @@
+"""Families of distributions against scipy.stats."""

@@ -1,0 +1,1 @@
+"""What people use: command line, plots, report, scikit-learn, documentation, examples, benchmarks."""

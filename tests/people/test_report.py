@@ -1,0 +1,199 @@
+"""The report: right in its numbers, and honest in its sentences. `test_report_page` has the page."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+
+import lightgbm as lgb
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+from pgbm_plugin import wrap
+from pgbm_plugin.distributions import Normal
+from pgbm_plugin.report import findings, report, words
+from pgbm_plugin.report.findings import assess
+from pgbm_plugin.scores import coverage, crps, nll
+from tests.people.reported import CAL, LGB, NAMES, TEST, TRAIN, VAL
+
+
+def test_numbers_are_those_of_the_scores(report_cases, report_data, report_pages):
+    X = report_data[0][TEST]
+    for name in NAMES:
+        model, y, _ = report_cases[name]
+        dist, prediction, found = model.predict_dist(X), model.predict(X), assess(model, X, y, None)
+        sd = np.sqrt(np.mean((y - prediction) ** 2))
+        baseline = Normal(loc=prediction.astype(float), scale=sd)
+        # sums in another order; a scale from a variance
+        assert found.crps.model.value == pytest.approx(crps(y, dist), rel=1e-12)
+        assert found.crps.baseline.value == pytest.approx(crps(y, baseline), rel=1e-12)
+        difference = dist.crps(y) - baseline.crps(y)
+        assert found.crps.difference.value == pytest.approx(difference.mean(), rel=1e-9)
+        assert found.crps.difference.error == pytest.approx(difference.std(ddof=1) / np.sqrt(len(y)), rel=1e-9)
+        assert found.rmse.model.value == found.sd == pytest.approx(sd, rel=1e-12)
+        assert found.mae.model.value == pytest.approx(np.mean(np.abs(y - prediction)), rel=1e-12)
+        if name in ("conformal", "empirical"):
+            assert found.nll is None
+        else:
+            assert found.nll.model.value == pytest.approx(nll(y, dist), rel=1e-12)
+        for interval in found.intervals:
+            ends = dist.interval(interval.level)
+            assert interval.held == coverage(y, ends)
+            assert interval.width.value == pytest.approx(np.mean(ends[1] - ends[0]), rel=1e-12)
+            assert interval.baseline_held == coverage(y, baseline.interval(interval.level))
+            assert words.percent(interval.held).replace(" ", "&nbsp;") in report_pages[name]
+        assert words.plus_minus(found.crps.model).replace(" ± ", "&nbsp;±&nbsp;") in report_pages[name]
+
+
+def test_standard_error_of_the_rmse(report_cases, report_data):
+    """Against the bootstrap."""
+    model, y, _ = report_cases["tuned"]
+    X, rng = report_data[0][TEST], np.random.default_rng(0)
+    square = (y - model.predict(X)) ** 2
+    draws = np.sqrt(square[rng.integers(0, len(y), (4000, len(y)))].mean(axis=1))
+    # the bootstrap's own error is 1 %, the rest is curvature of the root
+    assert assess(model, X, y, None).rmse.model.error == pytest.approx(draws.std(), rel=0.05)
+
+
+def test_intervals_of_counts_should_hold_more(report_cases, report_data):
+    model, y, _ = report_cases["poisson"]
+    X = report_data[0][TEST]
+    dist = model.predict_dist(X)
+    for interval in assess(model, X, y, None).intervals:
+        low, high = dist.interval(interval.level)
+        held = [dist.to_scipy().cdf(high)[k] - dist.to_scipy().cdf(low - 1)[k] for k in range(0, 800, 50)]
+        assert interval.expected > interval.level
+        assert np.mean(held) == pytest.approx(interval.expected, abs=0.05)  # a sample of the rows
+        assert interval.low < interval.expected < interval.high
+
+
+def test_sentences_say_what_is_found(report_cases, report_pages, report_data):
+    X = report_data[0][TEST]
+
+    def sentence(name):
+        return words.on_intervals(assess(*report_cases[name][:1], X, report_cases[name][1], None))
+
+    assert re.match(r"Intervals are too narrow: 90 % intervals held [3-7]\d\.\d % of outcomes", sentence("narrow"))
+    for name in ("conformal", "poisson"):
+        as_wide = "Intervals are as wide as they should be, as far as 800 rows can tell: 90 % intervals held"
+        assert sentence(name).startswith(as_wide)
+    assert "outcomes fall into the tails more often than predicted" in report_pages["narrow"]
+    assert "the spreads of the model do harm here" in report_pages["narrow"]
+    assert "a spread for each row pays off" in report_pages["tuned"]
+    assert "A Poisson distribution takes its spread from its mean" in report_pages["poisson"]
+    assert "Outcomes are counts" in report_pages["poisson"]
+    assert "Tuning on 500 rows chose poisson" in report_pages["poisson"]
+    assert "on 300 rows, around normal" in report_pages["conformal"]
+
+
+def test_rows_that_were_seen_are_told(report_cases, report_data):
+    X, y, _ = report_data
+    model = report_cases["tuned"][0]
+    assert "The spreads of the model were computed from these same rows" in report(model, X[TRAIN], y[TRAIN])
+    assert "The spreads of the model were tuned on these same rows" in report(model, X[VAL], y[VAL])
+    assert 'class="warning"' not in report(model, X[TEST], y[TEST])
+
+
+def test_many_rows_are_drawn_from(report_cases, report_data, monkeypatch):
+    X, y, _ = report_data
+    model = report_cases["tuned"][0]
+    monkeypatch.setattr(findings, "MAX_ROWS", 500)
+    page = report(model, pd.DataFrame(X, columns=model.forest.features.names), y)
+    assert "This report is about 500 rows, drawn at random from 2,400." in page
+    found = assess(model, X, y, None)
+    drawn = np.sort(np.random.default_rng(0).choice(2400, 500, replace=False))
+    assert np.array_equal(found.index, drawn)
+    assert found.crps.model.value == pytest.approx(crps(y[drawn], model.predict_dist(X[drawn])), rel=1e-12)
+    rows = re.findall(r'<tr><th scope="row">(\d+)</th>', page)
+    std = model.predict_dist(X[drawn]).std()
+    assert [int(row) for row in rows] == drawn[np.argsort(-std, kind="stable")[:10]].tolist()
+
+
+def test_init_scores_are_used(report_data):
+    X, y, _ = report_data
+    start = 3.0 * X[:, 2]
+    booster = lgb.train(LGB, lgb.Dataset(X[TRAIN], (y + start)[TRAIN], init_score=start[TRAIN]), 10)
+    model = wrap(booster, X[TRAIN], (y + start)[TRAIN], init_score=start[TRAIN])
+    found = assess(model, X[TEST], (y + start)[TEST], start[TEST])
+    np.testing.assert_array_equal(found.prediction, model.predict(X[TEST], init_score=start[TEST]))
+    assert found.sd < 2.0
+
+
+def test_few_conformal_rows_give_infinite_ends(report_data):
+    X, y, _ = report_data
+    model = wrap(lgb.train(LGB, lgb.Dataset(X[TRAIN], y[TRAIN]), 10), X[TRAIN], y[TRAIN])
+    model.conformalize(X[CAL][:15], y[CAL][:15])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page = report(model, X[TEST], y[TEST])
+    assert "-∞ to ∞" in page
+    assert "95&nbsp;%, partly infinite" in page or "95 %, partly infinite" in page
+
+
+def test_a_model_that_is_never_wrong():
+    X = np.repeat([[0.0], [1.0]], 50, axis=0)
+    y = X[:, 0]
+    model = wrap(lgb.train({**LGB, "learning_rate": 1.0, "min_data_in_leaf": 1}, lgb.Dataset(X, y), 1), X, y)
+    page = report(model, X[::2], y[::2])
+    assert "not clearly different" in page
+    assert "No tree adds any variance" in page
+    assert "No feature matters: the model gives every row the same spread" in page
+
+
+def test_outcomes_without_density_are_counted(report_data):
+    X, y, _ = report_data
+    positive = np.exp(0.3 * y)
+    booster = lgb.train({**LGB, "objective": "gamma"}, lgb.Dataset(X[TRAIN], positive[TRAIN]), 20)
+    model = wrap(booster, X[TRAIN], positive[TRAIN])
+    model.distribution = "gamma"
+    outcome = positive[TEST].copy()
+    outcome[:3] = -1.0
+    page = report(model, X[TEST], outcome)
+    assert "To the model, 3 of the outcomes were impossible: density 0." in page
+    assert "∞" in page
+
+
+def test_path_and_repetition(report_cases, report_data, tmp_path):
+    model, y, result = report_cases["tuned"]
+    page = report(model, report_data[0][TEST], y, tuning=result, path=tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
+    assert report(model, report_data[0][TEST], y, tuning=result) == page
+    # a title that is no text, as the shell may give it
+    report(model, report_data[0][TEST], y, title="\udcff", path=tmp_path / "page.html")
+    assert "<title>?</title>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    with pytest.raises(IsADirectoryError, match="give the path of a file in it"):
+        report(model, None, None, path=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no directory '.*none' to write 'page\.html' to"):
+        report(model, None, None, path=tmp_path / "none" / "page.html")
+
+
+def test_no_global_state_is_changed(report_cases, report_data):
+    from matplotlib import pyplot as plt
+
+    before, figures = dict(mpl.rcParams), plt.get_fignums()
+    model, y, _ = report_cases["tuned"]
+    with mpl.rc_context({"axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert report(model, report_data[0][TEST], y) == report(model, report_data[0][TEST], y)
+    assert dict(mpl.rcParams) == before
+    assert plt.get_fignums() == figures
+
+
+def test_refusals(report_cases, report_data, monkeypatch):
+    model, y, _ = report_cases["tuned"]
+    X = report_data[0][TEST]
+    for call, error, match in (
+        (lambda: report("model", X, y), TypeError, "must be a ProbabilisticModel"),
+        (lambda: report(model, X, None), TypeError, "needs the outcomes of the rows"),
+        (lambda: report(model, X[:1], y[:1]), ValueError, "at least 2 rows"),
+        (lambda: report(model, X, y[1:]), ValueError, "y has 799 values"),
+        (lambda: report(model, X, y, tuning={}), TypeError, "the TuneResult that model.tune returned"),
+        (lambda: report(model, iter([X]), y), TypeError, "one table"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pgbm-plugin\[plot\]"):
+        report(model, X, y)

@@ -1,0 +1,195 @@
+"""PGBMRegressor inside scikit-learn: its estimator checks, searches, pipelines; and equal to wrapping by hand."""
+
+from __future__ import annotations
+
+import pickle
+
+import joblib
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+import xgboost as xgb
+from scipy.sparse import csc_array, csr_matrix
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_checks
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pgbm_plugin import wrap
+from pgbm_plugin.scores import Scorer, crps
+from pgbm_plugin.sklearn import PGBMRegressor
+from tests.people.regressors import REGRESSORS
+
+COUNTS = "to LightGBM a row of weight 2 is not the same as two rows: bins and min_child_samples count rows"
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": COUNTS,
+    "check_sample_weight_equivalence_on_sparse_data": COUNTS,
+}
+
+
+@parametrize_with_checks(
+    [PGBMRegressor(estimator) for estimator in REGRESSORS.values()],
+    expected_failed_checks=lambda outer: EXPECTED_FAILURES if isinstance(outer.estimator, lgb.LGBMRegressor) else {},
+)
+def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("check", EXPECTED_FAILURES)
+def test_lightgbm_fails_the_same_checks(check):
+    for estimator in (REGRESSORS["lightgbm"], PGBMRegressor(REGRESSORS["lightgbm"])):
+        with pytest.raises(AssertionError, match="not equivalent to fitting with removed or repeated"):
+            getattr(estimator_checks, check)(type(estimator).__name__, estimator)
+
+
+def test_equals_wrapping_by_hand(regressor, numeric):
+    X, y = numeric
+    outer = PGBMRegressor(regressor, rho=0.03, distribution="laplace").fit(X, y)
+    model = wrap(clone(regressor).fit(X, y), X, y)
+    model.rho, model.distribution = 0.03, "laplace"
+    assert outer.model_.certificate.status == "certified"
+    assert outer.model_.n_jobs == regressor.n_jobs == 1
+    assert np.array_equal(outer.predict(X), outer.estimator_.predict(X))
+    for found, expected in zip(outer.predict(X, return_std=True), model.predict(X, return_std=True), strict=True):
+        assert np.array_equal(found, expected)
+    assert np.array_equal(outer.predict_interval(X, 0.8), model.predict_interval(X, 0.8))
+    assert np.array_equal(outer.predict_quantiles(X, [0.1, 0.6]), model.predict_quantiles(X, [0.1, 0.6]))
+    assert np.array_equal(outer.predict_dist(X).crps(y), model.predict_dist(X).crps(y))
+    assert outer.score(X, y) == r2_score(y, regressor.fit(X, y).predict(X))
+    assert PGBMRegressor(regressor).fit(X, y).model_.rho == model.default_rho
+
+
+def test_fit_leaves_the_estimator_alone(regressor, numeric):
+    outer = PGBMRegressor(regressor).fit(*numeric)
+    assert outer.estimator is regressor
+    assert outer.estimator_ is not regressor
+    assert not regressor.__sklearn_is_fitted__()
+
+
+def test_parameters_and_clones(regressor):
+    outer = PGBMRegressor(regressor, rho=0.1, tune_fraction=0.3)
+    outer.set_params(estimator__learning_rate=0.02, distribution="gamma")
+    copy = clone(outer)
+    assert copy.get_params()["estimator__learning_rate"] == regressor.learning_rate == 0.02
+    assert (copy.rho, copy.distribution, copy.tune_fraction) == (0.1, "gamma", 0.3)
+    assert copy.estimator is not regressor
+    with pytest.raises(NotFittedError):
+        copy.predict_interval(np.zeros((2, 2)))
+
+
+def test_search_over_inner_and_outer_parameters(regressor, numeric):
+    X, y = numeric
+    grid = {"estimator__n_estimators": [2, 30], "distribution": ["normal", "lognormal"], "rho": [None, 0.9]}
+    search = GridSearchCV(PGBMRegressor(regressor), grid, scoring=Scorer(crps), cv=2).fit(X, y)
+    assert len(set(search.cv_results_["mean_test_score"])) == 8  # each parameter matters
+    assert search.best_params_["estimator__n_estimators"] == 30
+    assert search.best_estimator_.model_.distribution == search.best_params_["distribution"]
+    assert search.score(X, y) == -crps(y, search.best_estimator_.predict_dist(X))
+
+
+def test_pipeline(regressor, numeric):
+    X, y = numeric
+    pipeline = make_pipeline(StandardScaler(), PGBMRegressor(regressor)).fit(X, y)
+    Z = StandardScaler().fit_transform(X)
+    alone = PGBMRegressor(regressor).fit(Z, y)
+    assert np.array_equal(pipeline.predict(X), alone.predict(Z))
+    assert np.array_equal(pipeline.predict(X, return_std=True), alone.predict(Z, return_std=True))
+    assert np.array_equal(pipeline[-1].predict_interval(pipeline[:-1].transform(X)), alone.predict_interval(Z))
+    pipeline.set_params(pgbmregressor__estimator__n_estimators=2).fit(X, y)
+    assert pipeline[-1].model_.forest.n_trees == 2
+
+
+def test_cross_val_predict(regressor, numeric):
+    X, y = numeric
+    half = np.arange(200)
+    folds = [(half, half + 200), (half + 200, half)]
+    found = cross_val_predict(PGBMRegressor(regressor), X, y, cv=folds)
+    for train, test in folds:
+        assert np.array_equal(found[test], PGBMRegressor(regressor).fit(X[train], y[train]).predict(X[test]))
+
+
+def test_sample_weights(regressor, numeric):
+    X, y = numeric
+    weight = np.random.default_rng(1).uniform(0.5, 3, len(y))
+    expected = wrap(clone(regressor).fit(X, y, sample_weight=weight), X, y, sample_weight=weight)
+    for given in (weight, weight.tolist(), pd.Series(weight, index=range(7, 407))):
+        outer = PGBMRegressor(regressor).fit(X, y, given)
+        assert outer.model_.certificate.status == "certified"
+        assert np.array_equal(outer.predict(X, return_std=True), expected.predict(X, return_std=True))
+    assert not np.array_equal(outer.predict(X), PGBMRegressor(regressor).fit(X, y).predict(X))
+
+
+def test_routed_sample_weights(regressor, numeric):
+    X, y = numeric
+    weight = np.linspace(0.1, 3, len(y))
+    with sklearn.config_context(enable_metadata_routing=True):
+        outer = PGBMRegressor(regressor).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        search = GridSearchCV(outer, {"rho": [0.1]}, cv=2).fit(X, y, sample_weight=weight)
+    assert np.array_equal(search.predict(X), PGBMRegressor(regressor).fit(X, y, weight).predict(X))
+
+
+def test_categories_reach_the_booster(regressor, mixed):
+    X, y = mixed
+    if isinstance(regressor, xgb.XGBRegressor):
+        regressor.set_params(enable_categorical=True)
+    outer = PGBMRegressor(regressor, tune_fraction=0.2, conformal_fraction=0.2, random_state=0).fit(X, y)
+    assert outer.model_.certificate.status == "certified"
+    assert outer.model_.forest.category_start[-1] > 0  # there are splits of categories
+    assert list(outer.feature_names_in_) == list(X.columns)
+    assert outer.n_features_in_ == 6
+    assert np.array_equal(outer.predict(X), outer.estimator_.predict(X))
+    with pytest.raises(ValueError, match="feature names"):
+        outer.predict(X.rename(columns={"a": "z"}))
+
+
+def polars(X):
+    return pl.DataFrame(X, schema=list("abcd"))
+
+
+@pytest.mark.parametrize("table", [polars, lambda X: polars(X).to_arrow(), csr_matrix, csc_array, np.ndarray.tolist])
+def test_tables_of_all_kinds(regressor, table, numeric):
+    X, y = numeric
+    X = np.where(np.abs(X) < 0.5, 0.0, X)
+    given = table(X)
+    if hasattr(given, "tocsr") and isinstance(regressor, xgb.XGBRegressor):
+        X = np.where(X == 0.0, np.nan, X)  # what is not stored is missing to XGBoost
+    outer = PGBMRegressor(regressor, tune_fraction=0.2, conformal_fraction=0.2, random_state=0)
+    found = clone(outer).fit(given, y)
+    assert found.model_.certificate.status == "certified"
+    assert np.array_equal(found.predict_interval(given), outer.fit(X, y).predict_interval(X))
+
+
+@pytest.mark.parametrize("copy", ["pickle", "joblib"])
+def test_pickles(regressor, copy, numeric, tmp_path):
+    X, y = numeric
+    outer = PGBMRegressor(regressor, tune_fraction=0.2, conformal_fraction=0.2, random_state=0).fit(X, y)
+    if copy == "pickle":
+        again = pickle.loads(pickle.dumps(outer))  # noqa: S301
+    else:
+        joblib.dump(outer, tmp_path / "model")
+        again = joblib.load(tmp_path / "model")
+    assert np.array_equal(again.predict(X), outer.predict(X))
+    assert np.array_equal(again.predict_interval(X), outer.predict_interval(X))
+    assert str(again.tune_result_) == str(outer.tune_result_)
+
+
+def log_cosh(y, margin):
+    t = np.tanh(margin - y)
+    return t, np.maximum(1 - t * t, 1e-3)
+
+
+def test_custom_objective(regressor, numeric):
+    X, y = numeric
+    outer = PGBMRegressor(regressor.set_params(objective=log_cosh)).fit(X, y)
+    assert outer.model_.certificate.status == "certified"
+    again = pickle.loads(pickle.dumps(outer))  # noqa: S301
+    assert np.array_equal(again.predict_interval(X), outer.predict_interval(X))
+    with pytest.raises(ValueError, match="sample_weight with a custom objective"):
+        outer.fit(X, y, np.ones(len(y)))

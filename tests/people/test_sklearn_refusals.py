@@ -1,0 +1,89 @@
+"""What PGBMRegressor warns of and refuses, and what it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pgbm_plugin.sklearn import PGBMRegressor
+from tests.people.regressors import REGRESSORS
+
+
+def test_warnings_that_tell_something(regressor, numeric):
+    X, y = numeric
+    regressor.set_params(subsample=0.5, random_state=0)
+    if isinstance(regressor, lgb.LGBMRegressor):
+        regressor.set_params(subsample_freq=1)
+    outer = PGBMRegressor(regressor).fit(X, y)  # asked for, so no warning
+    assert outer.model_.certificate.status == "subsampled"
+    objective = "l1" if isinstance(regressor, lgb.LGBMRegressor) else "reg:absoluteerror"
+    with pytest.warns(UserWarning, match="not certified: approximate"):
+        outer.set_params(estimator__objective=objective, estimator__subsample=1.0).fit(X, y)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    outer = PGBMRegressor(clone(REGRESSORS["xgboost"])).fit(frame, y)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        outer.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "match"),
+    [
+        ({"estimator": RandomForestRegressor()}, TypeError, "LGBMRegressor or an XGBRegressor, not RandomForestReg"),
+        ({"estimator": lgb.LGBMRegressor}, TypeError, "not <class 'lightgbm"),
+        ({"estimator": xgb.XGBClassifier()}, TypeError, "not XGBClassifier"),
+        ({"estimator": make_pipeline(StandardScaler(), lgb.LGBMRegressor())}, TypeError, "make_pipeline"),
+        ({"rho": 2.0}, ValueError, r"rho must lie in \[-1, 1\]"),
+        ({"distribution": "cauchy"}, ValueError, "unknown distribution 'cauchy'; known"),
+        ({"distribution": "conformal", "conformal_fraction": 0.5}, ValueError, "what conformal_fraction makes"),
+        ({"distribution": "empirical"}, ValueError, "set tune_fraction"),
+        ({"tune_fraction": 1.0}, ValueError, "tune_fraction must lie strictly between 0 and 1"),
+        ({"conformal_fraction": 20}, ValueError, "conformal_fraction must lie strictly between 0 and 1"),
+        ({"tune_fraction": 0.01}, ValueError, "tune_fraction=0.01 of 400 rows is 4, and 6 are needed"),
+        ({"tune_fraction": 0.5, "conformal_fraction": 0.5}, ValueError, "2 rows to train on, not 0"),
+    ],
+)
+def test_errors_before_training(settings, error, match, numeric, given_to_steps):
+    with pytest.raises(error, match=match):
+        PGBMRegressor(**{"estimator": lgb.LGBMRegressor(), **settings}).fit(*numeric)
+    assert not given_to_steps
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"y": np.array(["a"] * 400)}, TypeError, "y must be a column of numbers"),
+        ({"y": np.ones(399)}, ValueError, "y has 399 values, X has 400 rows"),
+        ({"sample_weight": -np.ones(400)}, ValueError, "sample_weight must not be negative"),
+        ({"X": pd.DataFrame({"a": [1.0]}), "y": [1.0]}, ValueError, r"not 1 sample\(s\)"),
+    ],
+)
+def test_bad_data(regressor, change, error, match, numeric, given_to_steps):
+    with pytest.raises(error, match=match):
+        PGBMRegressor(regressor).fit(**{"X": numeric[0], "y": numeric[1], **change})
+    assert not given_to_steps
+
+
+def test_the_booster_that_is_installed(numeric, monkeypatch):
+    X, y = (part[:50] for part in numeric)
+    assert type(PGBMRegressor().fit(X, y).estimator_) is lgb.LGBMRegressor
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    assert type(PGBMRegressor().fit(X, y).estimator_) is xgb.XGBRegressor
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(ImportError, match=r"pgbm-plugin\[lightgbm\]"):
+        PGBMRegressor().fit(X, y)
+
+
+def test_without_scikit_learn():
+    code = "import sys; sys.modules['sklearn'] = None; import pgbm_plugin; import pgbm_plugin.sklearn"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'pgbm-plugin[sklearn]'" in done.stderr

@@ -1,0 +1,33 @@
+"""Compare moments and models that must be equal up to rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pgbm_plugin.leaves.moments import LeafMoments
+
+MOMENTS = ("g_mean", "h_mean", "gg", "hh", "gh")
+
+
+def assert_same_moments(a: LeafMoments, b: LeafMoments):
+    """Assert equality up to rounding.
+
+    A sum of n float64 terms is off by n eps of its terms' size at worst, here 4e3 * 2e-16.
+    """
+    assert a.rows == b.rows
+    assert np.array_equal(a.count, b.count)
+    g2, h2 = (s / np.maximum(a.count, 1) + m**2 for s, m in ((a.gg, a.g_mean), (a.hh, a.h_mean)))
+    scale = (np.sqrt(g2), np.sqrt(h2), a.gg, a.hh, np.sqrt(a.gg * a.hh))
+    for name, size in zip(MOMENTS, scale, strict=True):
+        difference = np.abs(getattr(a, name) - getattr(b, name))
+        assert np.all(difference <= 1e-12 * np.maximum(size, 1e-300)), name
+
+
+def assert_same_model(streamed, whole, X, init_score=None):
+    """Assert that two models agree: equal means, equal certificates, moments and variances up to rounding."""
+    assert_same_moments(whole.moments, streamed.moments)
+    assert streamed.certificate.status == whole.certificate.status
+    assert streamed.rho == whole.rho
+    assert np.array_equal(streamed.predict(X), whole.predict(X))
+    want = whole.predict_var(X, init_score=init_score)
+    np.testing.assert_allclose(streamed.predict_var(X, init_score=init_score), want, rtol=1e-10)

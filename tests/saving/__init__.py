@@ -1,0 +1,1 @@
+"""Models as files and bytes, damaged and hostile ones included."""

@@ -1,0 +1,180 @@
+"""Damaged and hostile files are refused by name, before a kernel sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+
+from pgbm_plugin import load, wrap
+from pgbm_plugin.saving.model_bytes import to_bytes
+from tests.saving.hostile import KINDS, Sealed
+
+LGB = {"num_leaves": 7, "min_data_in_leaf": 10, "verbose": -1, "num_threads": 1}
+
+
+@pytest.fixture(scope="module")
+def models(make_data):
+    """Between them: categories, NaN, every link, float32 and float64, tuned, conformal, boosted, the paper's mean."""
+    X, y = make_data("mixed")
+    tuned = wrap(lgb.train(LGB, lgb.Dataset(X[:200], y[:200]), 5), X[:200], y[:200])
+    tuned.tune(X[200:300], y[200:300])
+    tuned.conformalize(X[300:], y[300:])
+    poisson = {"objective": "count:poisson", "max_depth": 3, "nthread": 1}
+    log = wrap(xgb.train(poisson, xgb.DMatrix(X, y, enable_categorical=True), 5), X, y, variance="boosted")
+    sqrt = wrap(lgb.train({**LGB, "reg_sqrt": True}, lgb.Dataset(X, y), 5), X, y, mean="pgbm")
+    return {"tuned": tuned, "log": log, "sqrt": sqrt}
+
+
+def test_thousands_of_files(models, tmp_path):
+    """In a process of its own with a time limit, with kernels that check every index."""
+    for name, model in models.items():
+        model.save(tmp_path / f"{name}.pgbm")
+    program = [sys.executable, "-X", "faulthandler", Path(__file__).with_name("hostile.py"), tmp_path, "0"]
+    # numba's cache does not tell kernels that check indices from those that do not
+    env = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300, env=env, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = json.loads(done.stdout)
+    assert {kind: sum(count.values()) for kind, count in counts.items()} == {make.__name__: n for make, n in KINDS}
+    # neither all nor none: what is refused is not refused for a change that had to be harmless
+    assert all(count["refused"] > 0 for count in counts.values())
+    assert all(counts[kind]["loaded"] > 0 for kind in ("values", "swaps", "scalars"))
+    assert counts["cuts"]["loaded"] == counts["strangers"]["loaded"] == 0
+
+
+def set_array(name, index, value):
+    def change(sealed):
+        sealed.arrays[name] = sealed.arrays[name].copy()
+        sealed.arrays[name][index] = value
+
+    return change
+
+
+def set_scalar(part, field, value):
+    return lambda sealed: sealed.model[part].update({field: value})
+
+
+def leaf_of_another_tree(sealed):
+    sealed.arrays["forest.leaf_start"][1] += 1
+
+
+def other_dtype(sealed):
+    sealed.arrays["weights.sd"] = sealed.arrays["weights.sd"].astype(np.float32)
+
+
+def one_short(sealed):
+    sealed.arrays["moments.gg"] = sealed.arrays["moments.gg"][:-1]
+
+
+def swapped_subtrees(sealed):
+    """Swap two children between two trees: every node still has one parent, and parents come first."""
+    a = sealed.arrays
+    second = int(a["forest.root"][1])
+    i = next(i for i in range(second) if a["nodes.left"][i] < 0)
+    j = next(j for j in range(second, len(a["nodes.left"])) if a["nodes.left"][j] < 0)
+    a["nodes.left"][[i, j]] = a["nodes.left"][[j, i]]
+
+
+def empty_category_set(sealed):
+    starts = sealed.arrays["forest.category_start"]
+    starts[-2] = starts[-1]
+
+
+CASES = {
+    "cycle": (set_array("nodes.left", 2, 0), "exactly one parent"),
+    "outside": (set_array("nodes.left", 0, 10**6), "outside the trees"),
+    "leaf outside": (set_array("nodes.left", 0, -(10**6)), "outside the trees"),
+    "leaf of another tree": (leaf_of_another_tree, "another tree|one leaf more"),
+    "swapped subtrees": (swapped_subtrees, "another tree"),
+    "feature": (set_array("nodes.feature", 0, 6), r"feature outside 0\.\.5"),
+    "category set": (set_array("nodes.category_set", slice(None), 10**6), "category set that is not there"),
+    "empty category set": (empty_category_set, "no words"),
+    "flags": (set_array("nodes.flags", 0, 8), "flags"),
+    "leaf value": (set_array("forest.leaf_value", 0, np.nan), r"forest\.leaf_value.*finite"),
+    "sum of leaves": (set_array("forest.leaf_value", slice(None), 1e308), "add up to more"),
+    "sd": (set_array("weights.sd", 0, 1e200), "overflow"),
+    "no rows in any leaf": (set_array("moments.count", slice(None), 0), "moments are those of no rows"),
+    "count": (set_array("moments.count", 0, -1), r"moments\.count.*negative"),
+    "moments": (set_array("moments.gg", 0, np.inf), r"moments\.gg.*finite"),
+    "residuals": (set_array("settings.residuals", 3, np.nan), r"settings\.residuals.*finite"),
+    "dtype": (other_dtype, r"weights\.sd.*float32, not float64"),
+    "length": (one_short, r"moments\.gg.*number of leaves"),
+    "missing": (lambda sealed: sealed.arrays.pop("weights.mu"), r"weights\.mu.*missing"),
+    "unknown": (lambda sealed: sealed.arrays.update(more=np.zeros(1)), "'more'"),
+    "rho": (set_scalar("settings", "rho", 1.5), r"rho must lie in \[-1, 1\]"),
+    "family": (set_scalar("settings", "distribution", "cauchy"), "unknown distribution 'cauchy'"),
+    "option": (set_scalar("settings", "distribution", "studentt(nu=3)"), "no option 'nu'"),
+    "calibration": (set_scalar("calibration", "c", np.inf), r"calibration\.c is inf"),
+    "exponent": (set_scalar("calibration", "b", -1.0), "calibration"),
+    "link": (set_scalar("forest", "link", 3), r"forest\.link is 3"),
+    "other link": (set_scalar("forest", "link", 1), "link of another"),
+    "objective": (set_scalar("objective", "name", "binary"), "objective 'binary'"),
+    "derivatives": (set_scalar("objective", "code", 5), "derivatives"),
+    "certificate": (set_scalar("certificate", "status", "blessed"), r"certificate\.status is 'blessed'"),
+    "divisor": (set_scalar("forest", "divisor", 0), "divided by 0"),
+    "rows": (set_scalar("moments", "rows", 0), "no rows"),
+    "names": (set_scalar("features", "names", ["a"]), "1 names of 6 features"),
+    "columns": (set_scalar("features", "category_columns", [1, 99]), "column that is not there"),
+    "category": (set_scalar("features", "categories", [[[]], []]), "category"),
+    "digest": (set_scalar("settings", "tuned_on", "00"), "digest"),
+    "section": (lambda sealed: sealed.model.pop("spec"), "sections"),
+    "entry": (lambda sealed: sealed.model["spec"].pop("l1"), "section 'spec'"),
+}
+
+
+BOOSTED_CASES = {
+    "start": (set_scalar("scale", "start", -1e308), "could overflow"),
+    "share": (set_scalar("scale", "power", 4.0), r"scale\.power is 4\.0, not between 0 and 3"),
+    # tune takes it for a scale of residuals alone: with a share of the recursion its spread would be a wrong one
+    "share in training": (set_scalar("training_scale", "power", 3.0), r"training_scale\.power is 3\.0, not one of 0"),
+    "floor": (set_scalar("scale", "floor", 0.0), r"scale\.floor is 0\.0, not positive"),
+    "step": (set_array("scale.step", 0, -1e308), "could overflow"),
+    "no steps": (lambda sealed: sealed.arrays.pop("training_scale.step"), "without steps"),
+    "steps alone": (lambda sealed: sealed.model.update(scale=None), "nothing that it belongs to"),
+    "source": (set_scalar("model", "variance", "none"), r"model\.variance is 'none'"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [("tuned", *case) for case in CASES.values()] + [("log", *case) for case in BOOSTED_CASES.values()],
+    ids=[*CASES, *(f"scale: {case}" for case in BOOSTED_CASES)],
+)
+def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
+    sealed = Sealed(to_bytes(models[name]))
+    change(sealed)
+    (tmp_path / "m.pgbm").write_bytes(sealed.packed())
+    with pytest.raises(ValueError, match=rf"cannot load .*m\.pgbm': .*({words})"):
+        load(tmp_path / "m.pgbm")
+
+
+def test_a_later_version(models, tmp_path):
+    raw = to_bytes(models["log"]).replace(b'"version":"1"', b'"version":"3"').replace(b"plugin 0.1.0", b"plugin 0.9.0")
+    (tmp_path / "m.pgbm").write_bytes(raw)
+    with pytest.raises(ValueError, match=r"written by pgbm_plugin 0\.9\.0, in file version 3; .*up to 1: upgrade"):
+        load(tmp_path / "m.pgbm")
+
+
+def test_a_file_of_64_gigabytes_is_not_read(models, tmp_path):
+    path = tmp_path / "m.pgbm"
+    path.write_bytes(to_bytes(models["log"]))
+    os.truncate(path, 2**36)  # a hole, which takes no place
+    with pytest.raises(ValueError, match="cut off or damaged"):
+        load(path)
+
+
+def test_every_cut_of_the_header_is_refused(models, tmp_path):
+    raw = to_bytes(models["log"])
+    length = int.from_bytes(raw[:8], "little")
+    for end in range(0, 8 + length, 7):
+        (tmp_path / "m.pgbm").write_bytes(raw[:end])
+        with pytest.raises(ValueError, match="cannot load"):
+            load(tmp_path / "m.pgbm")

@@ -1,0 +1,1 @@
+"""Rows in parts: batches, CSV and Parquet files, Dask, partial moments, updates."""

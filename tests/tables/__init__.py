@@ -1,0 +1,1 @@
+"""Rows in memory: kinds of table, column names, categories, and what is refused."""
