@@ -128,7 +128,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                 init_score=train.init_score,
                 objective=objective,
                 variance=self.variance,
-                n_jobs=self.estimator_.n_jobs or None,
+                n_jobs=getattr(self.estimator_, "n_jobs", None) or None,
             )
         if self.rho is not None:
             model.rho = self.rho
@@ -258,7 +258,7 @@ def _held_out_rows(name: str, fraction: float | None, n: int, at_least: int) -> 
 
 def _custom_objective(estimator: Any, weighted: bool) -> Gradients | None:
     """Return the estimator's own objective if it is a function, with the arguments in the order of `wrap`."""
-    function = estimator.objective
+    function = getattr(estimator, "objective", None)
     if not callable(function) or isinstance(function, TorchObjective):  # which wrap finds by itself
         return None
     if weighted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,16 @@ def read_model(model: Any) -> Reading:
         )
         accepted = ", ".join(booster.accepts for booster in BOOSTERS)
         raise TypeError(f"cannot wrap a {type(model).__name__}; give a {accepted} or the path of a saved model{inner}")
-    if booster.read_estimator is not None and class_names(model).intersection(booster.estimators):
-        return booster.read_estimator(model)
-    return booster.read_model(model)
+    if booster.read_estimator is not None and booster_of_estimator(model) is booster:
+        return with_precision(booster.read_estimator(model))
+    return with_precision(booster.read_model(live_model(model)))
+
+
+def with_precision(reading: Reading) -> Reading:
+    """Return what was read of a model, with the precisions in which its booster holds labels and gradients."""
+    forest, spec = reading
+    booster = booster_named(forest.booster)
+    return forest, replace(spec, label_dtype=booster.label_dtype, gradient_dtype=booster.gradient_dtype)
 
 
 def live_model(model: Any) -> Any:
@@ -162,7 +170,7 @@ def _read_file(path: Path) -> Reading:
             f".ubj (its binary format, .model or .bin, only XGBoost before 3.1 reads: load it there and save it anew)"
         )
     try:
-        return booster.read_file(raw)
+        return with_precision(booster.read_file(raw))
     except UnsupportedModelError:
         raise
     except ValueError as error:

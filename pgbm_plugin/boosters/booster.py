@@ -28,7 +28,7 @@ class Booster:
 
     Readers raise `UnsupportedModelError` for a model that has no honest variance, and `ValueError` for a damaged one.
     They translate the booster's split rule into that of `trees.forest.NODE`, its loss into an `Objective`, and set in
-    the `TrainingSpec` the base score and whether the first tree holds it, `label_dtype` and `gradient_dtype`.
+    the `TrainingSpec` the base score and whether the first tree holds it.
 
     Attributes
     ----------
@@ -48,10 +48,10 @@ class Booster:
         ``raw -> Reading`` of a model file's bytes.
     read_model : callable
         ``model -> Reading`` of a live model.
-    read_estimator : callable
-        ``estimator -> Reading`` of a fitted estimator, as its own `predict` uses the trees.
-    live_model : callable
+    live_model : callable or None
         ``estimator -> model``, the live model inside a fitted estimator.
+    read_estimator : callable or None
+        ``estimator -> Reading``, where an estimator predicts otherwise than its live model. Default: reads the latter.
     read_dataset : callable
         ``data -> RawRows`` of its data set; TypeError if that does not give back its rows.
     training_columns : callable
@@ -59,7 +59,7 @@ class Booster:
     held_data : callable or None
         ``model -> data set or None``: the training data that a live model still holds.
     label_dtype, gradient_dtype : dtype
-        Precisions of `TrainingSpec`, which a saved model does not repeat.
+        Precisions in which the booster holds labels and weights, and gradients and hessians (see `TrainingSpec`).
     renamed : tuple of (str, str)
         What the booster replaces in the names of columns, see `Features.renamed`.
     init_score : str

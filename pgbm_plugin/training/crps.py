@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..boosters import BOOSTERS, completed, read_model
+from ..boosters import BOOSTERS, completed, read_model, with_precision
 from ..boosters.booster import Reading
 from ..checks import check_rho
 from ..errors import UnsupportedModelError, warn
@@ -161,7 +161,7 @@ class CRPSScorer:
         if run is None or (rounds > run.rounds and not run.split):
             run = self._run = self._begin(booster, rounds, also)
         elif rounds > run.rounds:
-            run.add(*read_rounds(run.rounds, rounds), self.n_jobs)
+            run.add(*with_precision(read_rounds(run.rounds, rounds)), self.n_jobs)
             run.rounds = rounds
         return {data_name: scored.crps(run.forest, *self.family) for data_name, scored in run.scored.items()}
 

@@ -38,7 +38,6 @@ LIGHTGBM = Booster(
     is_file=is_model_text,
     read_file=lambda raw: read(raw.decode()),
     read_model=_read_model,
-    read_estimator=lambda estimator: _read_model(_live_model(estimator)),
     live_model=_live_model,
     read_dataset=read_dataset,
     training_columns=training_columns,
