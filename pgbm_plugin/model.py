@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +31,22 @@ from .update import updated
 if TYPE_CHECKING:
     from .calibration.tune_result import TuneResult
     from .distributions import Distribution
+
+
+T = TypeVar("T")
+
+
+class _FromState(Generic[T]):
+    """A read-only attribute of a model that is the field of the same name in its state."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: ProbabilisticModel | None, owner: type | None = None) -> T:
+        return self if model is None else getattr(model.state, self.name)  # type: ignore[return-value]
+
+    def __set__(self, model: ProbabilisticModel, value: T) -> None:
+        raise AttributeError(f"{self.name} of a model is read-only")
 
 
 class ProbabilisticModel:
@@ -72,50 +88,21 @@ class ProbabilisticModel:
         Threads; None for all cores. May be set.
     """
 
+    forest = _FromState[Forest]()
+    spec = _FromState[TrainingSpec]()
+    moments = _FromState[LeafMoments]()
+    weights = _FromState[LeafWeights]()
+    certificate = _FromState[Certificate]()
+    chosen = _FromState[Chosen]()
+    default_rho = _FromState[float]()
+    mean = _FromState[Mean]()
+    variance = _FromState[Variance]()
+    training_scale = _FromState[LogScale | None]()
+
     def __init__(self, state: ModelState, *, device: str = "auto", n_jobs: int | None = None):
         self.state = state
         self.device = device
         self.n_jobs = n_jobs
-
-    @property
-    def forest(self) -> Forest:
-        return self.state.forest
-
-    @property
-    def spec(self) -> TrainingSpec:
-        return self.state.spec
-
-    @property
-    def moments(self) -> LeafMoments:
-        return self.state.moments
-
-    @property
-    def weights(self) -> LeafWeights:
-        return self.state.weights
-
-    @property
-    def certificate(self) -> Certificate:
-        return self.state.certificate
-
-    @property
-    def chosen(self) -> Chosen:
-        return self.state.chosen
-
-    @property
-    def default_rho(self) -> float:
-        return self.state.default_rho
-
-    @property
-    def mean(self) -> Mean:
-        return self.state.mean
-
-    @property
-    def variance(self) -> Variance:
-        return self.state.variance
-
-    @property
-    def training_scale(self) -> LogScale | None:
-        return self.state.training_scale
 
     @property
     def rho(self) -> float:

@@ -26,6 +26,10 @@ def array(dtype, ndim=1, layout="C"):
 TREES = (array(i4), array(from_dtype(NODE)), array(i8), array(types.uint32))
 SIGNATURES = {
     "read": [(array(f8, 2, "A"), f4, array(f4, 2))],
+    "leaves": [
+        (array(f8, 2), i4, *TREES[1:], array(i8)),
+        (array(f4, 2, "A"), i4, *TREES[1:], array(i8)),
+    ],
     "add_margin": [
         (array(f8, 2, "A"), *TREES, array(f8), array(f8)),
         (array(f4, 2), *TREES, array(f4), array(f4)),
@@ -37,8 +41,8 @@ SIGNATURES = {
     ],
     "add_variances": [(array(f8, 2), *TREES, array(f8), array(f8), array(f8, 2))],
     "gradients": [
-        (array(f8), array(f8), array(f8), i8, f8, types.boolean, array(f4), array(f4)),
-        (array(f8), array(f8), array(f4), i8, f8, types.boolean, array(f4), array(f4)),
+        (array(f8), array(f8), array(f8), i8, f8, i8, array(f4), array(f4)),
+        (array(f8), array(f8), array(f4), i8, f8, i8, array(f4), array(f4)),
     ],
     "add_rows": [
         (array(f8, 2), i4, *TREES[1:], i8, array(f8), array(f4), array(f4), array(f8), array(f8, 3)),
