@@ -120,6 +120,7 @@ def test_custom_objectives(make_data):
     train = xgb.DMatrix(X, y)
     booster = xgb.train(XGB, train, TREES, obj=lambda margin, data: objective(margin, data.get_label()))
     check(booster, X, y, objective=objective)
+    pytest.importorskip("torch")
     loss = torch_objective(lambda p, t: (p - t) ** 2 + (p - t) ** 4)
     check(lgb.train({**LGB, "objective": loss}, lgb.Dataset(X, y), TREES), X, y, objective=loss)
 
@@ -196,6 +197,7 @@ def test_rows_that_do_not_fit_into_memory(make_data, monkeypatch):
     rho = np.array([-0.2, 0.3])
     want = variances(model.forest, read_rows(X, model.forest.features), model.weights.sd, rho)
     np.testing.assert_allclose(variances(model.forest, sent(model, X), model.weights.sd, rho), want, rtol=1e-12)
+    pytest.importorskip("torch")
     loss = torch_objective(lambda p, t: (p - t) ** 2 + (p - t) ** 4)
     check(lgb.train({**LGB, "objective": loss}, lgb.Dataset(X, y), TREES), X, y, objective=loss)
 

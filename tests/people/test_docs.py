@@ -32,6 +32,8 @@ def test_code_blocks(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pgbm_plugin.distributions.FAMILIES", FAMILIES.copy())  # pages may register their own
     monkeypatch.setattr("pgbm_plugin.calibration.search.FAMILIES", distributions.FAMILIES)
+    if any("torch_objective(" in code and runs for code, runs in blocks(page)):
+        pytest.importorskip("torch")
     names = given_names()
     for code, runs in blocks(page):
         block = compile(code, str(page), "exec")

@@ -121,6 +121,7 @@ def test_parts_follow_each_other(items):
 
 
 def test_the_weighted_loss_is_the_papers(items):
+    pytest.importorskip("torch")
     part = items.between(int(items.day[-1]) - 4, int(items.day[-1]) + 1)
     days, departments, categories = 5, 7, 3
     objective = table4.weighted_mse(part, "diagonal")
@@ -168,6 +169,7 @@ def test_sums_of_samples_are_those_of_independent_items(items):
 
 def test_a_start_and_its_loss_reach_the_forecast(items):
     """Without the start, which LightGBM leaves out of predictions, sums would be far off."""
+    pytest.importorskip("torch")
     for loss in ("mse", "wmse-rowsum"):
         booster, objective, start = table4.train(items, None, loss, 40, 1, 1)
         model = table4.with_spread(booster, objective, items, start)

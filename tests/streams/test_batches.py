@@ -149,8 +149,7 @@ def test_frames_with_categories(kind, chunks, mixed):
 
 def test_a_loader_that_is_no_iterator(make_data):
     """Batches of torch's DataLoader are lists of tensors."""
-    import torch
-
+    torch = pytest.importorskip("torch")
     X, y = make_data("numeric", n=1000)
     booster = xgb.train(XGB, xgb.DMatrix(X, y), 3)
     data = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(y))
@@ -191,6 +190,7 @@ def test_progress(make_data, capsys):
 
 
 def test_torch_objectives_of_single_rows(make_data):
+    pytest.importorskip("torch")
     X, y = make_data("numeric", n=1000)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
     objective = torch_objective(smooth)
@@ -204,6 +204,7 @@ def test_torch_objectives_of_single_rows(make_data):
 
 @pytest.mark.filterwarnings("ignore:.*second derivatives are:UserWarning")
 def test_objectives_that_need_all_rows_are_refused(make_data):
+    pytest.importorskip("torch")
     X, y = make_data("numeric", n=400)
 
     def never():

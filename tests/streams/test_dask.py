@@ -180,6 +180,7 @@ def test_held_out_rows_keep_the_models_start(make_data):
 
 
 def test_init_scores_and_torch_objectives(make_data):
+    pytest.importorskip("torch")
     X, y = make_data("numeric", n=600)
     score = np.random.default_rng(0).normal(size=600)
     dX, dy, ds = da.from_array(X, chunks=(100, 4)), da.from_array(y, chunks=100), da.from_array(score, chunks=100)

@@ -75,6 +75,7 @@ def test_huber_needs_the_mean_label(make_data):
 
 
 def test_weights_scores_and_objectives(make_data):
+    pytest.importorskip("torch")
     X, y = make_data("numeric", n=1000)
     rng = np.random.default_rng(0)
     weight, score = rng.uniform(0.5, 2.0, 1000), rng.normal(size=1000)

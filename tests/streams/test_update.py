@@ -190,6 +190,7 @@ def test_the_papers_mean_follows(make_data):
 
 def test_custom_objectives(make_data):
     """A torch objective takes the weights of the rows at hand; a plain function is called on them all."""
+    pytest.importorskip("torch")
     X, y = make_data("numeric", n=1000)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 1000)
     objective = torch_objective(smooth)

@@ -13,7 +13,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-import torch
 import xgboost as xgb
 
 from pgbm_plugin import wrap
@@ -58,8 +57,8 @@ WHOLE_NUMBERS = {
     "pandas-arrow": lambda X: pd.DataFrame(X).astype("int32[pyarrow]"),
     "polars": lambda X: pl.DataFrame(X, schema=[str(i) for i in range(X.shape[1])], orient="row"),
     "arrow": lambda X: pa.table([*X.T], names=[str(i) for i in range(X.shape[1])]),
-    "torch": lambda X: torch.tensor(X),
-    "torch-grad": lambda X: torch.tensor(X, dtype=torch.float64, requires_grad=True),
+    "torch": lambda X: pytest.importorskip("torch").tensor(X),
+    "torch-grad": lambda X: pytest.importorskip("torch").tensor(X.astype(float), requires_grad=True),
 }
 
 
@@ -100,7 +99,7 @@ GAPS = {
     "arrow-null": lambda X: pa.table(nulls(X), names=NAMES),
     "arrow-chunks": chunked,
     "arrow-batch": lambda X: pa.RecordBatch.from_arrays([pa.array(c) for c in nulls(X)], NAMES),
-    "torch": lambda X: torch.from_numpy(X),
+    "torch": lambda X: pytest.importorskip("torch").from_numpy(X),
 }
 
 
@@ -124,8 +123,10 @@ def test_booleans(kind):
     booster = train(kind, X.astype(float), y)
     expected = wrap(booster, X.astype(float), y).predict_var(X.astype(float))
     columns = [pa.array(c) for c in X.T]
-    for table in (X, pd.DataFrame(X), pl.DataFrame(X), pa.table(columns, names=NAMES), torch.tensor(X)):
+    for table in (X, pd.DataFrame(X), pl.DataFrame(X), pa.table(columns, names=NAMES)):
         assert np.array_equal(wrap(booster, table, y).predict_var(table), expected)
+    table = pytest.importorskip("torch").tensor(X)
+    assert np.array_equal(wrap(booster, table, y).predict_var(table), expected)
 
 
 @both
@@ -211,7 +212,7 @@ LABELS = {
     "polars": pl.Series,
     "arrow": pa.array,
     "arrow-chunks": lambda y: pa.chunked_array([y[:10], y[10:]]),
-    "torch": torch.tensor,
+    "torch": lambda y: pytest.importorskip("torch").tensor(y),
 }
 
 

@@ -142,6 +142,7 @@ def test_custom_objective(kind, numeric_sets):
 
 def test_torch_objective(numeric_sets):
     """Stepped with row sums, scored with the diagonal; and found without being given."""
+    pytest.importorskip("torch")
     train, valid = numeric_sets
     groups = np.arange(len(train[1])) // 10
     objective = torch_objective(lambda p, t: 0.5 * (p - t) ** 2, levels=[(None, 1.0), (groups, 0.1)], hessian="rowsum")

@@ -38,6 +38,7 @@ def test_custom_objectives(numeric, score):
 
 
 def test_torch_objectives(numeric, weight):
+    pytest.importorskip("torch")
     X, y = numeric
     loss = torch_objective(lambda p, t: (p - t) ** 2 + (p - t) ** 4)
     params = {**LGB, "objective": loss}

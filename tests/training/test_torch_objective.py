@@ -8,10 +8,11 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 import xgboost as xgb
 
 from pgbm_plugin import UnsupportedModelError, torch_objective, wrap
+
+torch = pytest.importorskip("torch")
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "num_threads": 1, "verbose": -1, "learning_rate": 0.1}
 XGB = {"max_depth": 3, "eta": 0.1, "nthread": 1}
