@@ -202,7 +202,7 @@ def test_a_place_where_no_file_can_be(trained, tmp_path):
         trained[0].predict_parquet(trained[2], tmp_path / "out.csv")
     with pytest.raises(FileNotFoundError, match=r"no directory '.*none' to write 'out\.parquet' to"):
         trained[0].predict_parquet(trained[3], tmp_path / "none" / "out.parquet")
-    with pytest.raises(IsADirectoryError, match="is a directory; give the path of a file in it"):
+    with pytest.raises(IsADirectoryError, match="is a directory: give the path of a file in it"):
         trained[0].predict_parquet(trained[3], tmp_path)
 
 
