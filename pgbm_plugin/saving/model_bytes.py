@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..boosters import booster_named
-from ..distributions import family
 from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
 from ..leaves.weights import LeafWeights
@@ -203,6 +202,8 @@ def _conformal_entries(chosen: Chosen) -> dict[str, Any] | None:
 
 
 def _chosen(parts: Mapping[str, Any]) -> Chosen:
+    from ..distributions import family  # needs scipy, which `import pgbm_plugin` does not load
+
     name, residuals, conformal = parts["settings"]["distribution"], parts["settings"]["residuals"], parts["conformal"]
     try:
         family(name)
