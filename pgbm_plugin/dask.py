@@ -123,7 +123,7 @@ class DaskModel:
         """Return a lazy collection that applies `values` to each partition."""
         if not is_dask(dX):
             raise TypeError(
-                f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for other rows, see the attribute model"
+                f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for others, see the attribute model"
             )
         if names != "mean":
             check_init_score(self.model.state, None)  # here, because nobody sees the warnings of workers

@@ -142,7 +142,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         return self.model_.predict(X, return_std, init_score=init_score)
 
     def predict_dist(self, X: Any, *, init_score: Any = None) -> Distribution:
-        """Return one distribution per row, with methods such as ``mean()``, ``std()``, ``ppf([.05, .95])``, ``rvs(9)``."""
+        """Return one distribution per row, with methods such as ``mean()``, ``std()`` and ``ppf([.05, .95])``."""
         X = self._table_to_predict(X)
         return self.model_.predict_dist(X, init_score=init_score)
 

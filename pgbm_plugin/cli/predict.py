@@ -18,7 +18,7 @@ examples:
   {PROGRAM} predict model.pgbm new.csv -o - --interval 0.9 | head
 
 Rows are read and written in parts, and the file appears when it is complete. Its columns are those of --keep, then
-mean, std, quantiles such as q05, and intervals such as lower90 and upper90. Columns kept from CSV are copied as text."""
+mean, std, quantiles such as q05, and intervals such as lower90 and upper90. Columns of CSV are kept as text."""
 
 _QUANTILES = (0.05, 0.5, 0.95)
 
