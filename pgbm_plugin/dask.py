@@ -1,8 +1,7 @@
-"""Dask: moments from a cluster, one task a partition, and predictions as lazy collections.
+"""Wrapped models for Dask: moments are computed on the cluster, predictions are lazy collections.
 
-Tasks are pure functions of a partition and of the model, which is in the graph once: whatever a worker loses is
-computed again, and counted once. Moments are merged in the order of the partitions, by a tree. It works with a
-`distributed.Client` and without.
+Each partition is one task. If a worker is lost, its tasks run again, and no row is counted twice. Moments are merged in
+the order of the partitions. A `distributed.Client` is used if there is one, but is not needed.
 
 Examples
 --------
@@ -41,22 +40,24 @@ def wrap(
     mean: Literal["booster", "pgbm"] = "booster",
     device: str = "auto",
 ) -> DaskModel:
-    """Wrap a model with Dask collections; its predictions are lazy. See `pgbm_plugin.wrap`.
+    """Wrap a model with rows in Dask collections, for lazy predictions; see `pgbm_plugin.wrap`.
 
     Parameters
     ----------
     model : live model, estimator or path
-        A DaskLGBMRegressor, a DaskXGBRegressor, what xgboost.dask.train returns, or any model that `wrap` takes.
+        DaskLGBMRegressor, DaskXGBRegressor, result of xgboost.dask.train, or any model that `wrap` takes.
     dX, dy, sample_weight, init_score : Dask array or DataFrame
-        Collections of the same partitions. Arrays of known chunks and frames of known divisions are brought to those of
-        dX. Partitions may be empty.
+        Rows, labels, weights and init scores, with the same partitions. Arrays with known chunks and frames with known
+        divisions are repartitioned like dX. Partitions may be empty.
     objective, mean : optional
         As in `wrap`.
     device : str
-        As in `wrap`, but of each worker: "cuda" is the GPU that it sees first, as dask-cuda gives each its own.
+        Device of each worker, as in `wrap`: "cuda" is the first GPU that the worker sees.
     """
     if not is_dask(dX):
-        raise TypeError(f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for others: pgbm_plugin.wrap")
+        raise TypeError(
+            f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for other rows, call pgbm_plugin.wrap"
+        )
     columns = {"sample_weight": sample_weight, "init_score": init_score}
     return DaskModel(wrap_rows(model, dX, dy, **columns, objective=objective, mean=mean, device=device))
 
@@ -68,14 +69,14 @@ class DaskModel:
     Attributes
     ----------
     model : ProbabilisticModel
-        The model itself, for rows in memory; `tune` and `conformalize` it there. Predictions are made with the model as
-        it was when they were asked for.
+        The wrapped model, for rows in memory, and for `tune` and `conformalize`. A lazy prediction uses the model as it
+        was when the prediction was requested.
     """
 
     model: ProbabilisticModel
 
     def predict(self, dX: Any, return_std: bool = False) -> Any:
-        """Return what the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std)."""
+        """Return the booster's own predictions, bit for bit; with ``return_std=True``, the pair (mean, std)."""
         kind = self.model.forest.leaf_value.dtype if self.model.mean == "booster" else np.dtype(float)
         mean = self._each(dX, lambda model, X: model.predict(X), "mean", kind)
         return (mean, self._each(dX, lambda model, X: model.predict_dist(X).std(), "std")) if return_std else mean
@@ -83,12 +84,11 @@ class DaskModel:
     def predict_dist(
         self, dX: Any, quantiles: ArrayLike = (), distribution: str | None = None, rho: float | None = None
     ) -> Any:
-        """Return a Dask DataFrame: the prediction as mean, and std and quantiles, such as q05, of each distribution."""
+        """Return a Dask DataFrame with the columns mean (the prediction), std and quantiles such as q05."""
 
         def columns(model: ProbabilisticModel, X: Any) -> NDArray[np.float64]:
-            return np.stack(
-                list(model.predict_columns(X, quantiles, distribution=distribution, rho=rho).values()), axis=1
-            )
+            parts = model.predict_columns(X, quantiles, distribution=distribution, rho=rho)
+            return np.stack(list(parts.values()), axis=1)
 
         return self._each(dX, columns, ["mean", "std", *level_names(quantiles)], frame=True)
 
@@ -108,7 +108,7 @@ class DaskModel:
     def update(
         self, dX: Any, dy: Any = None, decay: float | None = None, *, sample_weight: Any = None, init_score: Any = None
     ) -> DaskModel:
-        """Merge the moments of more rows, see `ProbabilisticModel.update`."""
+        """Merge the moments of more rows into the model, see `ProbabilisticModel.update`."""
         self.model.update(dX, dy, decay, sample_weight=sample_weight, init_score=init_score)
         return self
 
@@ -120,11 +120,13 @@ class DaskModel:
         dtype: np.dtype[Any] = np.dtype(float),  # noqa: B008, it is immutable
         frame: bool = False,
     ) -> Any:
-        """Return a lazy collection of `values` of each partition."""
+        """Return a lazy collection that applies `values` to each partition."""
         if not is_dask(dX):
-            raise TypeError(f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; see the attribute model")
+            raise TypeError(
+                f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for others, see the attribute model"
+            )
         if names != "mean":
-            check_init_score(self.model.state, None)  # workers would warn where nobody looks
+            check_init_score(self.model.state, None)  # here, because nobody sees the warnings of workers
         snapshot = copy.copy(self.model)
         snapshot.n_jobs = 1
         task = _Values(values, names, dtype)
@@ -144,7 +146,7 @@ class DaskModel:
 
 @dataclass(frozen=True)
 class _Values:
-    """A task of prediction: values of a partition, as the array or frame that its collection holds."""
+    """A prediction task: the values of a partition, as an array or a frame like its collection."""
 
     values: Callable[[ProbabilisticModel, Any], NDArray[Any]]
     names: str | list[str]
@@ -164,7 +166,7 @@ class _Values:
         return pd.DataFrame(self.array(X, model), index=index, columns=self.names)
 
     def meta(self) -> Any:
-        """Return what `frame` makes of no rows."""
+        """Return the result of `frame` for no rows."""
         import pandas as pd
 
         if isinstance(self.names, str):

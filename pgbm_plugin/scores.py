@@ -1,6 +1,6 @@
 """Scores of probabilistic predictions, each a weighted mean over rows; lower is better, except for `coverage`.
 
-As in scikit-learn's metrics, the outcomes come first and the prediction second.
+The outcomes come first and the prediction second, as in scikit-learn's metrics.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 def crps(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> float:
     """Return the mean continuous ranked probability score (CRPS), in the unit of y.
 
-    For a point prediction, the score is the absolute error.
+    The CRPS of a prediction without spread is its absolute error.
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Outcomes.
+    y_true, sample_weight : array-like of shape (n,)
+        Outcomes, and their weights in the mean. Default of the weights: all equal.
     distribution : Distribution
         Predictions, ``model.predict_dist(X)``.
-    sample_weight : array-like of shape (n,), optional
-        Weight of each row in the mean. Default: equal weights.
     """
     return _average(_distribution(distribution).crps(_outcomes(y_true, len(distribution))), sample_weight)
 
@@ -41,12 +39,10 @@ def nll(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> f
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Outcomes.
+    y_true, sample_weight : array-like of shape (n,)
+        Outcomes, and their weights in the mean. Default of the weights: all equal.
     distribution : Distribution
         Predictions, ``model.predict_dist(X)``.
-    sample_weight : array-like of shape (n,), optional
-        Weight of each row in the mean. Default: equal weights.
     """
     return _average(_distribution(distribution).nll(_outcomes(y_true, len(distribution))), sample_weight)
 
@@ -56,14 +52,12 @@ def pinball(y_true: Any, y_pred: ArrayLike, q: float = 0.5, sample_weight: Any =
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Outcomes.
+    y_true, sample_weight : array-like of shape (n,)
+        Outcomes, and their weights in the mean. Default of the weights: all equal.
     y_pred : array-like of shape (n,) or (n, 1)
         Predicted quantiles.
     q : float
         Level of the quantiles.
-    sample_weight : array-like of shape (n,), optional
-        Weight of each row in the mean. Default: equal weights.
     """
     level, quantile = check_levels("q", q), np.asarray(y_pred, np.float64)
     if quantile.ndim == 2 and quantile.shape[1] == 1:  # what predict_quantiles returns for one level
@@ -81,14 +75,12 @@ def interval_score(y_true: Any, interval: ArrayLike, coverage: float = 0.9, samp
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Outcomes.
+    y_true, sample_weight : array-like of shape (n,)
+        Outcomes, and their weights in the mean. Default of the weights: all equal.
     interval : array-like of shape (n, 2), or pair of arrays of shape (n,)
         Ends of the intervals: ``model.predict_interval(X)``, or ``interval()`` of a distribution.
     coverage : float
         Probability with which the intervals should contain the outcomes.
-    sample_weight : array-like of shape (n,), optional
-        Weight of each row in the mean. Default: equal weights.
     """
     alpha = 1.0 - check_level("coverage", coverage)
     low, high = _ends(interval)
@@ -102,12 +94,10 @@ def coverage(y_true: Any, interval: ArrayLike, sample_weight: Any = None, *, cov
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Outcomes.
+    y_true, sample_weight : array-like of shape (n,)
+        Outcomes, and their weights in the mean. Default of the weights: all equal.
     interval : array-like of shape (n, 2), or pair of arrays of shape (n,)
         Ends of the intervals: ``model.predict_interval(X)``, or ``interval()`` of a distribution.
-    sample_weight : array-like of shape (n,), optional
-        Weight of each row in the mean. Default: equal weights.
     coverage : float, optional
         Ignored. It is accepted so that `Scorer` can pass the same options as to `interval_score`.
     """
@@ -121,12 +111,10 @@ def crps_ensemble(y_true: Any, samples: ArrayLike, sample_weight: Any = None) ->
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Outcomes.
+    y_true, sample_weight : array-like of shape (n,)
+        Outcomes, and their weights in the mean. Default of the weights: all equal.
     samples : array-like of shape (n, m)
         Row i holds m samples from the predictive distribution of outcome i.
-    sample_weight : array-like of shape (n,), optional
-        Weight of each row in the mean. Default: equal weights.
     """
     x = np.asarray(samples, np.float64)
     if x.ndim != 2 or x.shape[1] == 0:
@@ -140,9 +128,9 @@ def crps_ensemble(y_true: Any, samples: ArrayLike, sample_weight: Any = None) ->
 
 @dataclass(frozen=True)
 class Scorer:
-    """Score for scikit-learn's ``scoring=``, of estimators with this package's ``predict_...`` methods.
+    """Scorer for scikit-learn's ``scoring=``, for estimators with the ``predict_...`` methods of this package.
 
-    Greater is better in scikit-learn, so all scores but `coverage` are negated.
+    In scikit-learn greater is better, so all scores except `coverage` are negated.
 
     Parameters
     ----------
@@ -188,13 +176,15 @@ def _last_step(estimator: Any, X: Any, method: str) -> tuple[Any, Any]:
 def _outcomes(y: Any, n: int) -> NDArray[np.float64]:
     column = read_column("y_true", y, n)
     if column is None:
-        raise TypeError("y_true is None; give the outcomes")
+        raise TypeError("y_true is None: pass the outcomes")
     return column
 
 
 def _distribution(value: Any) -> Distribution:
     if not hasattr(value, "crps"):
-        raise TypeError(f"give the distribution, model.predict_dist(X), not a {type(value).__name__}")
+        raise TypeError(
+            f"distribution must be a Distribution, such as model.predict_dist(X), not a {type(value).__name__}"
+        )
     return value
 
 

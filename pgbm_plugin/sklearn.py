@@ -1,4 +1,4 @@
-"""PGBMRegressor: a booster's scikit-learn regressor, with a predictive distribution per row."""
+"""PGBMRegressor: a scikit-learn regressor that predicts a distribution for each row."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ if TYPE_CHECKING:
 
 
 class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """A scikit-learn estimator that fits a booster's regressor, wraps it, and predicts distributions.
+    """Scikit-learn estimator that fits a booster's regressor, wraps it, and predicts distributions.
 
-    A pipeline passes only `predict` on. For the rest, call
+    A pipeline forwards only `predict`. For other methods, call
     ``pipeline[-1].predict_interval(pipeline[:-1].transform(X))``.
 
     Parameters
     ----------
     estimator : LGBMRegressor or XGBRegressor, optional
-        The regressor, of which a copy is fitted. Default: that of the booster that is installed.
+        Regressor to fit a copy of. Default: LGBMRegressor, or XGBRegressor if LightGBM is not installed.
     rho : float, optional
-        Correlation between successive trees. Default: what tuning finds, or log10(rows) / 100 without tuning.
+        Correlation between successive trees. Default: chosen by tuning, or log10(rows) / 100 without tuning.
     distribution : str or None
-        Name of the only family that is tuned; None for the one that tuning finds, or the normal.
+        Family of the distributions. None: chosen by tuning, or normal without tuning.
     variance : {"pgbm", "boosted", "auto"}
-        Where the spread comes from, as in `wrap`.
+        Source of the spread, as in `wrap`.
     tune_fraction : float, optional
-        Share of the rows that is kept from training for `ProbabilisticModel.tune`. Default: no tuning.
+        Share of the rows to hold out from training for `ProbabilisticModel.tune`. Default: no tuning.
     conformal_fraction : float, optional
-        Share of the rows that is kept from both for `ProbabilisticModel.conformalize`.
+        Share of the rows to hold out from training and tuning for `ProbabilisticModel.conformalize`. Default: none.
     shuffle : bool
-        Choose those rows at random. False is for rows in the order of time: the very last rows are kept for
-        `conformalize`, and those before them for `tune`.
+        If True, held-out rows are drawn at random. Pass False for rows in the order of time: the last rows are held
+        out for `conformalize`, and the rows before them for `tune`.
     random_state : int, RandomState or None
-        Seed of the choice of those rows. The booster has its own.
+        Seed for drawing the held-out rows. The booster has its own seed.
 
     Attributes
     ----------
@@ -69,9 +69,9 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     model_ : ProbabilisticModel
         The wrapped booster, with its `certificate`.
     tune_result_ : TuneResult or None
-        What tuning found; None without `tune_fraction`.
+        Result of tuning; None without `tune_fraction`.
     n_features_in_, feature_names_in_ : int, array
-        As everywhere in scikit-learn.
+        Number and names of the columns, as in all scikit-learn estimators.
 
     Examples
     --------
@@ -104,58 +104,45 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> PGBMRegressor:
         """Fit a copy of the estimator, and wrap it with the same rows.
 
-        `fit_params` go to the estimator's own fit. An init_score (XGBoost: base_margin) among them is split with the
-        rows. Predictions take theirs as init_score.
+        `fit_params` are passed to the estimator's own fit. An init_score (XGBoost: base_margin) among them is split
+        together with the rows. Pass the init scores of new rows to the predict methods as `init_score`.
         """
         estimator = self._new_estimator()
         objective = _custom_objective(estimator, weighted=sample_weight is not None)
         self._check_settings()
-        starts = _init_score_name(estimator)
-        data = self._read(X, y, sample_weight, fit_params.pop(starts, None))
-        train, held_out, apart = self._split(data)
+        init_score_name = _init_score_name(estimator)
+        data = self._read(X, y, sample_weight, fit_params.pop(init_score_name, None))
+        train, tuning, conformal = self._split(data)
         if train.init_score is not None:
-            fit_params[starts] = train.init_score
+            fit_params[init_score_name] = train.init_score
 
         self.estimator_ = estimator.fit(train.X, train.y, sample_weight=train.sample_weight, **fit_params)
         with warnings.catch_warnings():
-            # whoever set subsample knows it, and a search would say it once for every fold
+            # the user set subsample, and a search would warn once for every fold
             warnings.filterwarnings("ignore", "not certified: subsampled", UserWarning)
-            model = wrap(
-                self.estimator_,
-                train.X,
-                train.y,
-                sample_weight=train.sample_weight,
-                init_score=train.init_score,
-                objective=objective,
-                variance=self.variance,
-                n_jobs=getattr(self.estimator_, "n_jobs", None) or None,
-            )
+            n_jobs = getattr(self.estimator_, "n_jobs", None) or None
+            model = wrap(self.estimator_, **vars(train), objective=objective, variance=self.variance, n_jobs=n_jobs)
         if self.rho is not None:
             model.rho = self.rho
         self.tune_result_ = None
-        if held_out is not None:
-            self.tune_result_ = model.tune(
-                held_out.X,
-                held_out.y,
-                distributions=self.distribution,
-                rho=self.rho,
-                sample_weight=held_out.sample_weight,
-                init_score=held_out.init_score,
-            )
+        if tuning is not None:
+            columns = {"sample_weight": tuning.sample_weight, "init_score": tuning.init_score}
+            choice: dict[str, Any] = {"distributions": self.distribution, "rho": self.rho}
+            self.tune_result_ = model.tune(tuning.X, tuning.y, **choice, **columns)
         elif self.distribution is not None:
             model.distribution = self.distribution
-        if apart is not None:
-            model.conformalize(apart.X, apart.y, init_score=apart.init_score)
+        if conformal is not None:
+            model.conformalize(conformal.X, conformal.y, init_score=conformal.init_score)
         self.model_ = model
         return self
 
     def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
-        """Return what the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std)."""
+        """Return the booster's own (n,) predictions, bit for bit; with ``return_std=True``, the pair (mean, std)."""
         X = self._table_to_predict(X)
         return self.model_.predict(X, return_std, init_score=init_score)
 
     def predict_dist(self, X: Any, *, init_score: Any = None) -> Distribution:
-        """Return a distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``..."""
+        """Return one distribution per row, with methods such as ``mean()``, ``std()`` and ``ppf([.05, .95])``."""
         X = self._table_to_predict(X)
         return self.model_.predict_dist(X, init_score=init_score)
 
@@ -171,7 +158,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.sparse = True  # boosters read either
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True  # boosters accept both
         return tags
 
     def _new_estimator(self) -> Any:
@@ -180,8 +167,8 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             return _default_estimator()
         if booster_of_estimator(self.estimator) is None or not is_regressor(self.estimator):
             raise TypeError(
-                f"estimator must be an LGBMRegressor or an XGBRegressor, not {self.estimator!r:.80}; what else a "
-                f"model needs comes before it, make_pipeline(StandardScaler(), PGBMRegressor(LGBMRegressor()))"
+                f"estimator must be an LGBMRegressor or an XGBRegressor, not {self.estimator!r:.80}; put other steps "
+                f"before it: make_pipeline(StandardScaler(), PGBMRegressor(LGBMRegressor()))"
             )
         return clone(self.estimator)
 
@@ -193,8 +180,8 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         cls, _ = family(self.distribution)
         if issubclass(cls, Conformal):
             raise ValueError(
-                "distribution='conformal' is what conformal_fraction makes: set that, and distribution to the family "
-                "that is tuned before it, or to None"
+                "distribution='conformal' is set by conformal_fraction: set that instead, and distribution to the "
+                "family that is tuned before it, or to None"
             )
         if cls.needs_residuals and self.tune_fraction is None:
             raise ValueError(f"distribution={self.distribution!r} needs residuals of held-out rows: set tune_fraction")
@@ -209,24 +196,24 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         return RawRows(X, label, weight, read_column("init_score", init_score, rows))
 
     def _split(self, data: RawRows) -> tuple[RawRows, RawRows | None, RawRows | None]:
-        """Return rows to train on, to tune on and to conformalize on; None for those not asked for."""
+        """Return the rows for training, tuning and conformalizing; None for a part that is not wanted."""
         n = len(data.y)
         tune = _held_out_rows("tune_fraction", self.tune_fraction, n, MIN_ROWS)
         conformal = _held_out_rows("conformal_fraction", self.conformal_fraction, n, 2)
         if n - tune - conformal < 2:
-            kept = f" of {n}, after tune_fraction and conformal_fraction took theirs" if tune or conformal else ""
-            raise ValueError(f"there must be 2 rows to train on, not {n - tune - conformal} sample(s){kept}")
-        # one stream of numbers for both; in order there is nothing to draw
+            shown = f" of {n}, after tune_fraction and conformal_fraction took theirs" if tune or conformal else ""
+            raise ValueError(f"there must be 2 rows to train on, not {n - tune - conformal} sample(s){shown}")
+        # one generator for both, so that they draw different rows
         random = check_random_state(self.random_state) if self.shuffle else None
-        held_out = apart = None
+        for_tuning = for_conformal = None
         if conformal:
-            data, apart = _split_off(data, conformal, self.shuffle, random)
+            data, for_conformal = _split_off(data, conformal, self.shuffle, random)
         if tune:
-            data, held_out = _split_off(data, tune, self.shuffle, random)
-        return data, held_out, apart
+            data, for_tuning = _split_off(data, tune, self.shuffle, random)
+        return data, for_tuning, for_conformal
 
     def _table(self, X: Any, reset: bool) -> Any:
-        """Return X for the booster: a data frame as it is, with its categories; anything else as a matrix."""
+        """Return X for the booster: a data frame unchanged, anything else as a matrix."""
         if is_frame(X):
             return validate_data(self, X, reset=reset, skip_check_array=True)
         return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite=False)
@@ -237,8 +224,8 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
 
 def _split_off(data: RawRows, size: int, shuffle: bool, random: Any) -> tuple[RawRows, RawRows]:
-    """Return all rows but `size`, and these: drawn at random, or the last."""
-    columns = (data.X, data.y, data.sample_weight, data.init_score)
+    """Split `size` rows off, at random or from the end; return the remaining rows and these."""
+    columns = list(vars(data).values())
     present = [column for column in columns if column is not None]
     parts = iter(train_test_split(*present, test_size=size, shuffle=shuffle, random_state=random))
     pairs = [(None, None) if column is None else (next(parts), next(parts)) for column in columns]
@@ -252,19 +239,19 @@ def _held_out_rows(name: str, fraction: float | None, n: int, at_least: int) -> 
     check_level(name, fraction)
     size = round(fraction * n)
     if size < at_least:
-        raise ValueError(f"{name}={fraction:g} of {n} rows is {size}, and {at_least} are needed: give it more")
+        raise ValueError(f"{name}={fraction:g} of {n} rows is {size}, but {at_least} are needed: raise it")
     return size
 
 
 def _custom_objective(estimator: Any, weighted: bool) -> Gradients | None:
-    """Return the estimator's own objective if it is a function, with the arguments in the order of `wrap`."""
+    """Return the estimator's objective if it is a function, with its arguments in the order of `wrap`."""
     function = getattr(estimator, "objective", None)
-    if not callable(function) or isinstance(function, TorchObjective):  # which wrap finds by itself
+    if not callable(function) or isinstance(function, TorchObjective):  # `wrap` finds a TorchObjective itself
         return None
     if weighted:
         raise ValueError(
-            "sample_weight with a custom objective: only the objective knows what it did with the weights; fit the "
-            "booster yourself, and give wrap(..., objective=f) with the weights in f"
+            "sample_weight with a custom objective: how the objective used the weights is unknown; fit the booster "
+            "yourself, and call wrap(..., objective=f) with an f that applies the weights"
         )
     return partial(_margin_first, function)
 
@@ -274,7 +261,7 @@ def _margin_first(function: Any, margin: NDArray[np.float64], y: NDArray[np.floa
 
 
 def _init_score_name(estimator: Any) -> str:
-    """Return what the estimator's fit calls the scores that rows start from; they must be split with the rows."""
+    """Return the name of the estimator's fit parameter for init scores."""
     booster = booster_of_estimator(estimator)
     assert booster is not None
     return booster.init_score

@@ -1,4 +1,4 @@
-"""The command `pgbm-plugin`: a file here for each of its own commands, with what it takes and what it does."""
+"""The command line `pgbm-plugin`; each of its commands is a file here, with `add` (its options) and `run`."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _COMMANDS = (wrap, tune, predict, inspect, report)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 1 after an error (2 if the usage is wrong), 130 after Ctrl-C."""
+    """Run a command and return the exit code: 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of columns and files, on terminals that lack a letter
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may hold letters that the terminal cannot show
     try:
         try:
             return _run(argv)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output has stopped, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def parser() -> ArgumentParser:
-    """All commands; built without importing what they need."""
+    """Return the parser of all commands; they import what they need only when they run."""
     out = ArgumentParser(
         PROGRAM,
         formatter_class=Help,
@@ -46,7 +46,7 @@ examples:
   {PROGRAM} tune model.pgbm --data val.parquet --label y
   {PROGRAM} predict model.pgbm new.parquet -o out.parquet
 
-{PROGRAM} COMMAND --help says more of each. Data is Parquet or CSV.""",
+{PROGRAM} COMMAND --help explains each command. Data is Parquet or CSV.""",
     )
     out.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = out.add_subparsers(metavar="COMMAND", required=True)
@@ -74,7 +74,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """An error in one line."""
+    """Return an error as one line."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename!r}: {error.strerror}"
     text = " ".join(str(error).split())
@@ -86,17 +86,17 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def _one_line_warnings() -> Iterator[None]:
-    """Inside, each warning is one line, and comes once."""
+    """Print each warning inside as one line, and only once."""
     seen: set[str] = set()
 
-    def show(message: Warning | str, *where: Any, **besides: Any) -> None:
+    def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
         text = " ".join(str(message).split())
         if text not in seen:
             print(f"{PROGRAM}: warning: {text}", file=sys.stderr)
         seen.add(text)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of other packages are for programmers
+        warnings.simplefilter("ignore")  # warnings of other packages are for programmers
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = show
         yield

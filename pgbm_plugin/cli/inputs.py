@@ -1,4 +1,4 @@
-"""What commands read and where they write, checked before any work."""
+"""Inputs and outputs of commands, checked before any work."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def kind_of(path: str) -> str:
     if booster is not None:
         return booster.name
     formats = ", nor ".join(booster.file_format for booster in BOOSTERS)
-    raise ValueError(f"{path!r} is no model: neither one that {PROGRAM} saved, nor {formats}")
+    raise ValueError(f"{path!r} is no model: neither a file that {PROGRAM} saved, nor {formats}")
 
 
 def load_model(args: Namespace) -> ProbabilisticModel:
-    """Load the model of a command that takes a wrapped one."""
+    """Load a wrapped model; refuse the file of a booster."""
     kind = kind_of(args.model)
     if kind != "pgbm":
         raise ValueError(
-            f"{args.model!r} is a {kind} model without moments: first {PROGRAM} wrap {args.model} --data ROWS "
+            f"{args.model!r} is a {kind} model without moments: first run {PROGRAM} wrap {args.model} --data ROWS "
             f"--label COLUMN -o model.pgbm"
         )
     from ..load import load
@@ -52,12 +52,12 @@ def load_model(args: Namespace) -> ProbabilisticModel:
 
 
 def check_output(output: str, inputs: Sequence[str], suffixes: Sequence[str] = ()) -> None:
-    """Refuse a place that cannot be written to, or that holds what is read."""
+    """Refuse an output that cannot be written, has another suffix, or is also an input."""
     from ..writing import check_place
 
     target = Path(os.path.realpath(output))
     if suffixes and not target.name.lower().endswith(tuple(suffixes)):
-        raise ValueError(f"{output!r} must end in {' or '.join(suffixes)}, which says how it is written")
+        raise ValueError(f"{output!r} must end in {' or '.join(suffixes)}, which sets the format")
     check_place(output)
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(f"the directory {str(target.parent)!r} cannot be written to")
@@ -67,18 +67,19 @@ def check_output(output: str, inputs: Sequence[str], suffixes: Sequence[str] = (
 
 
 def named(paths: Sequence[str]) -> str:
-    """Return the names of files, for the beginning of an error."""
+    """Return the names of files, to start an error with."""
     return repr(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def read_labelled(
     data: Sequence[str], features: Features, label: str, weight: str | None = None, init_score: str | None = None
 ) -> RawRows:
-    """Read all rows of files into memory, with the columns that belong to them."""
+    """Read all rows of files into memory, with their labels, weights and init scores."""
     from ..streams.batches import batch_rows
     from ..streams.files import find_files, open_files
     from ..tables.labelled import RawRows
 
-    numbers = [name for name in (label, weight, init_score) if name is not None]
-    X, besides = open_files(find_files(data), features, numbers).table(batch_rows(features))
-    return RawRows(X, *(None if name is None else besides[name] for name in (label, weight, init_score)))
+    names = (label, weight, init_score)
+    numbers = [name for name in names if name is not None]
+    X, columns = open_files(find_files(data), features, numbers).table(batch_rows(features))
+    return RawRows(X, *(None if name is None else columns[name] for name in names))

@@ -1,4 +1,4 @@
-"""`pgbm-plugin inspect`: what a model's file holds."""
+"""`pgbm-plugin inspect`: show what a model file holds."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from ..trees.training_spec import TrainingSpec
 
 _ABOUT = f"""\
-Say what is in the file of a wrapped model, or of a booster.
+Show what the file of a wrapped model, or of a booster, holds.
 
 examples:
   {PROGRAM} inspect model.pgbm
   {PROGRAM} inspect model.ubj
   {PROGRAM} inspect model.pgbm --json | jq .certificate.status"""
 
-# Names and values that a line for people may show.
+# The most names or values that a line shows.
 _SHOWN = 8
 
 
 def add(commands: Any) -> None:
-    command = new_command(commands, "inspect", run, "what a model's file holds", _ABOUT)
-    command.add_argument("model", metavar="MODEL", help="a model file, or a booster's")
-    command.add_argument("--json", action="store_true", help="all of it, for machines")
+    command = new_command(commands, "inspect", run, "show what a model file holds", _ABOUT)
+    command.add_argument("model", metavar="MODEL", help="a model file, of this program or of a booster")
+    command.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def run(args: Namespace) -> None:
-    found = _facts(args.model)
-    print(json.dumps(_plain(found), indent=2, allow_nan=False) if args.json else "\n".join(_lines(found)))
+    facts = _facts(args.model)
+    print(json.dumps(_plain(facts), indent=2, allow_nan=False) if args.json else "\n".join(_lines(facts)))
 
 
 def _facts(path: str) -> dict[str, Any]:
@@ -46,14 +46,14 @@ def _facts(path: str) -> dict[str, Any]:
         from ..load import load
 
         model = load(path)
-        return about | _of_trees(model.forest, model.spec) | _of_model(model)
+        return about | _tree_facts(model.forest, model.spec) | _model_facts(model)
     from ..boosters import read_model
     from ..saving.embedded import has_embedded
 
-    return about | _of_trees(*read_model(path)) | {"embedded": has_embedded(path)}
+    return about | _tree_facts(*read_model(path)) | {"embedded": has_embedded(path)}
 
 
-def _of_trees(forest: Forest, spec: TrainingSpec) -> dict[str, Any]:
+def _tree_facts(forest: Forest, spec: TrainingSpec) -> dict[str, Any]:
     return {
         "booster": forest.booster,
         "objective": "custom" if spec.objective is None else spec.objective.name,
@@ -66,7 +66,7 @@ def _of_trees(forest: Forest, spec: TrainingSpec) -> dict[str, Any]:
 
 
 def _categories(features: Features) -> list[dict[str, Any]]:
-    """Return lists of values with their columns; None for the frame's next categorical column."""
+    """Return the stored categories with their columns; None where the model does not store the column."""
     where = features.category_columns
     if where is None:
         return [{"column": None, "values": values} for values in features.categories]
@@ -74,7 +74,7 @@ def _categories(features: Features) -> list[dict[str, Any]]:
     return [{"column": name, "values": v} for name, v in zip(names, features.categories, strict=True)]
 
 
-def _of_model(model: ProbabilisticModel) -> dict[str, Any]:
+def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
     chosen = model.chosen
     scores = chosen.conformal
     return {
@@ -92,38 +92,38 @@ def _of_model(model: ProbabilisticModel) -> dict[str, Any]:
     }
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    """Return a fact per line, and only the beginning of long lists."""
-    names = found["feature_names"]
+def _lines(facts: dict[str, Any]) -> list[str]:
+    """Return one line for each fact, with long lists cut."""
+    names = facts["feature_names"]
     lines = [
-        ("file", f"{found['file']} ({found['bytes']:,} bytes)"),
-        ("booster", f"{found['booster']}, {found['objective']}"),
-        ("trees", f"{found['trees']} with {found['leaves']} leaves"),
-        ("features", f"{found['features']}{': ' + _short(names) if names else ', without names'}"),
+        ("file", f"{facts['file']} ({facts['bytes']:,} bytes)"),
+        ("booster", f"{facts['booster']}, {facts['objective']}"),
+        ("trees", f"{facts['trees']} with {facts['leaves']} leaves"),
+        ("features", f"{facts['features']}{': ' + _short(names) if names else ', without names'}"),
     ]
-    for entry in found["categories"]:
+    for entry in facts["categories"]:
         lines.append(("categories", f"{entry['column'] or '(column not known)'} = {_short(entry['values'])}"))
-    if found["kind"] == "booster":
-        lines.append(("moments", "embedded" if found["embedded"] else f"none; {PROGRAM} wrap adds them"))
+    if facts["kind"] == "booster":
+        lines.append(("moments", "embedded" if facts["embedded"] else f"none; {PROGRAM} wrap adds them"))
     else:
-        lines += _lines_of_model(found)
+        lines += _model_lines(facts)
     return [f"{name + ':':13} {text}" for name, text in lines]
 
 
-def _lines_of_model(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     from ..leaves.certificate import Certificate
     from ..predict.power_map import Calibration
 
-    conformal = found["conformal"]
+    conformal = facts["conformal"]
     return [
-        ("rows seen", f"{found['rows']:.0f}"),
-        ("mean", found["mean"]),
-        ("variance", ("boosted" if found["boosted"] else "pgbm") + f" (tune chooses: {found['variance']})"),
-        ("rho", f"{found['rho']:.4g} (default {found['default_rho']:.4g})"),
-        ("distribution", f"{found['distribution']}, {'tuned' if found['tuned'] else 'untuned'}"),
-        ("calibration", f"variance -> {Calibration(**found['calibration'])}"),
+        ("rows seen", f"{facts['rows']:.0f}"),
+        ("mean", facts["mean"]),
+        ("variance", ("boosted" if facts["boosted"] else "pgbm") + f" (tune chooses: {facts['variance']})"),
+        ("rho", f"{facts['rho']:.4g} (default {facts['default_rho']:.4g})"),
+        ("distribution", f"{facts['distribution']}, {'tuned' if facts['tuned'] else 'untuned'}"),
+        ("calibration", f"variance -> {Calibration(**facts['calibration'])}"),
         ("conformal", f"{conformal['rows']} rows around {conformal['family']}" if conformal else "no"),
-        ("certificate", str(Certificate(**found["certificate"]))),
+        ("certificate", str(Certificate(**facts["certificate"]))),
     ]
 
 
@@ -133,7 +133,7 @@ def _short(values: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: no infinities, no types of NumPy."""
+    """Convert to types that JSON has: infinities to None, NumPy's numbers to Python's."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

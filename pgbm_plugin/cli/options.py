@@ -1,4 +1,4 @@
-"""Options that commands share, and how their values are read."""
+"""Options that commands share, and the functions that read their values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Help = RawDescriptionHelpFormatter
 
 
 def new_command(commands: Any, name: str, run: Callable[[Namespace], None], help: str, about: str) -> ArgumentParser:
-    """A command with what all of them take; `about` is its description, a blank line, and examples."""
+    """Return a new command with the options of all commands; `about` is its description, a blank line, and examples."""
     description, _, examples = about.partition("\n\n")
     command: ArgumentParser = commands.add_parser(
         name, help=help, description=description, epilog=examples, formatter_class=Help
@@ -27,28 +27,22 @@ def new_command(commands: Any, name: str, run: Callable[[Namespace], None], help
     return command
 
 
-def add_computing(command: ArgumentParser) -> None:
-    """Where and how it is computed."""
+def add_common(command: ArgumentParser, output: str, *, required: bool = True) -> None:
+    """Add the options of all commands that compute; `output` is the help of -o."""
+    command.add_argument("-o", "--output", required=required, metavar="FILE", help=output)
+    command.add_argument(
+        "--categorical",
+        type=names,
+        metavar="COL,COL",
+        help="all categorical columns; only for LightGBM models with categories that are numbers",
+    )
     command.add_argument("--n-jobs", type=_jobs, metavar="N", help="threads (default: all cores)")
     command.add_argument("--device", type=_device, default="auto", help="auto, cpu, cuda or cuda:1 (default: auto)")
     command.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
 
 
-def add_output(command: ArgumentParser, metavar: str, help: str, required: bool = True) -> None:
-    command.add_argument("-o", "--output", required=required, metavar=metavar, help=help)
-
-
-def add_categorical(command: ArgumentParser) -> None:
-    command.add_argument(
-        "--categorical",
-        type=names,
-        metavar="COL,COL",
-        help="all categorical columns, where LightGBM was trained with categories that are numbers; text is known",
-    )
-
-
 def shows_progress(args: Namespace) -> bool:
-    """Whether someone sees a bar, and it can be drawn."""
+    """Return whether to draw a progress bar: someone sees it, and tqdm is installed."""
     if args.quiet or sys.stderr is None or not sys.stderr.isatty():
         return False
     try:
@@ -59,49 +53,50 @@ def shows_progress(args: Namespace) -> bool:
 
 
 def names(text: str) -> list[str]:
-    """Names separated by commas."""
-    found = text.split(",")
-    if not all(found):
+    """Read names separated by commas."""
+    parts = text.split(",")
+    if not all(parts):
         raise ArgumentTypeError(f"names must be separated by single commas, not {text!r}")
-    return found
+    return parts
 
 
 def families(text: str) -> list[str]:
-    """Names of families separated by commas, perhaps with options, which may hold commas in parentheses."""
+    """Read families separated by commas; their options in parentheses may hold commas, too."""
     return re.split(r",(?![^(]*\))", text)
 
 
 def quantiles(text: str) -> tuple[float, ...]:
-    """Levels separated by commas, or none."""
+    """Read levels separated by commas, or the word none."""
     return () if text == "none" else _levels(text, level_names)
 
 
 def intervals(text: str) -> tuple[float, ...]:
-    """Coverages separated by commas."""
+    """Read coverages separated by commas."""
     return _levels(text, interval_names)
 
 
 def _levels(text: str, check: Callable[[Any], Any]) -> tuple[float, ...]:
     try:
-        found = tuple(map(float, text.split(",")))
+        levels = tuple(map(float, text.split(",")))
     except ValueError:
         raise ArgumentTypeError(f"levels must be numbers separated by commas, not {text!r}") from None
-    _checked(check, found)
-    return found
+    _check(check, levels)
+    return levels
 
 
 def _jobs(text: str) -> int:
     if not re.fullmatch(r"-?[1-9]\d*", text):
-        raise ArgumentTypeError(f"it must be a number of threads, or -1 for all cores, not {text!r}")
+        raise ArgumentTypeError(f"must be a number of threads, or -1 for all cores, not {text!r}")
     return int(text)
 
 
 def _device(text: str) -> str:
-    _checked(lambda device: check_device(device, here=False), text)
+    _check(lambda device: check_device(device, here=False), text)
     return text
 
 
-def _checked(check: Callable[[Any], Any], value: Any) -> None:
+def _check(check: Callable[[Any], Any], value: Any) -> None:
+    """Call `check`, and turn its error into one that argparse shows."""
     try:
         check(value)
     except ValueError as error:

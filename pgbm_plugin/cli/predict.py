@@ -1,4 +1,4 @@
-"""`pgbm-plugin predict`: new rows -> a table of distributions."""
+"""`pgbm-plugin predict`: write a table of distributions of new rows."""
 
 from __future__ import annotations
 
@@ -7,50 +7,38 @@ from argparse import Namespace
 from typing import Any
 
 from .inputs import check_output, load_model
-from .options import (
-    PROGRAM,
-    add_categorical,
-    add_computing,
-    add_output,
-    intervals,
-    names,
-    new_command,
-    quantiles,
-    shows_progress,
-)
+from .options import PROGRAM, add_common, intervals, names, new_command, quantiles, shows_progress
 
 _ABOUT = f"""\
-Write mean, standard deviation, quantiles and intervals of each row.
+Write the mean, standard deviation, quantiles and intervals of each row.
 
 examples:
   {PROGRAM} predict model.pgbm new.parquet -o out.parquet
   {PROGRAM} predict model.pgbm 'new/*.parquet' -o out.csv --quantiles .05,.5,.95 --keep id,date
   {PROGRAM} predict model.pgbm new.csv -o - --interval 0.9 | head
 
-Rows are read and written in parts, and the file appears when it is complete. Columns are mean, std, q05 and its like,
-lower90 and upper90 and their like, after those of --keep; what is kept of a CSV file stays the text that it is."""
+Rows are read and written in parts, and the file appears when it is complete. Its columns are those of --keep, then
+mean, std, quantiles such as q05, and intervals such as lower90 and upper90. Columns of CSV are kept as text."""
 
 _QUANTILES = (0.05, 0.5, 0.95)
 
 
 def add(commands: Any) -> None:
-    command = new_command(commands, "predict", run, "distributions of new rows", _ABOUT)
+    command = new_command(commands, "predict", run, "write distributions of new rows", _ABOUT)
     command.add_argument("model", metavar="MODEL", help="a model file that wrap or tune wrote")
     command.add_argument("data", nargs="+", metavar="DATA", help="new rows: Parquet or CSV files, or patterns")
-    add_output(command, "FILE", "what to write: .parquet or .csv, or - for CSV to the standard output")
     command.add_argument(
         "--quantiles",
         type=quantiles,
         metavar="Q,Q",
-        help="levels in (0, 1), or none (default: .05,.5,.95 unless there is an --interval)",
+        help="levels in (0, 1), or the word none (default: .05,.5,.95, or none with --interval)",
     )
     command.add_argument(
-        "--interval", type=intervals, default=(), metavar="C", help="coverage of a central interval; several as .5,.9"
+        "--interval", type=intervals, default=(), metavar="C", help="coverage of central intervals, such as .9 or .5,.9"
     )
-    command.add_argument("--keep", type=names, default=[], metavar="COL,COL", help="columns to copy, such as a key")
-    command.add_argument("--init-score", metavar="COL", help="the column of init scores, if the model takes them")
-    add_categorical(command)
-    add_computing(command)
+    command.add_argument("--keep", type=names, default=[], metavar="COL,COL", help="columns to copy, such as an id")
+    command.add_argument("--init-score", metavar="COL", help="column of init scores, if training had any")
+    add_common(command, "file to write, .parquet or .csv; - writes CSV to the standard output")
 
 
 def run(args: Namespace) -> None:

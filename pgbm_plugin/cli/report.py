@@ -1,4 +1,4 @@
-"""`pgbm-plugin report`: how well the distributions fit rows whose outcome is known, as a page."""
+"""`pgbm-plugin report`: write an HTML page on how well the distributions fit test rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from .inputs import check_output, load_model, named, read_labelled
-from .options import PROGRAM, add_categorical, add_computing, add_output, new_command
+from .options import PROGRAM, add_common, new_command
 
 _ABOUT = f"""\
 Write an HTML page that shows how well the distributions fit rows that neither training nor tuning saw.
-The page is one file that needs no other.
+The page is one file that loads no other.
 
 examples:
   {PROGRAM} report model.pgbm test.parquet --label y -o report.html
@@ -19,15 +19,13 @@ examples:
 
 
 def add(commands: Any) -> None:
-    command = new_command(commands, "report", run, "an HTML page on test rows", _ABOUT)
+    command = new_command(commands, "report", run, "write an HTML page on test rows", _ABOUT)
     command.add_argument("model", metavar="MODEL", help="a model file that wrap or tune wrote")
     command.add_argument("data", nargs="+", metavar="DATA", help="test rows: Parquet or CSV files, or patterns")
-    command.add_argument("--label", required=True, metavar="COL", help="the column of labels")
-    command.add_argument("--init-score", metavar="COL", help="the column of init scores, if the model takes them")
-    command.add_argument("--title", help="the page's title (default: the model's file)")
-    add_categorical(command)
-    add_output(command, "FILE", "the page to write, such as report.html")
-    add_computing(command)
+    command.add_argument("--label", required=True, metavar="COL", help="column of labels")
+    command.add_argument("--init-score", metavar="COL", help="column of init scores, if training had any")
+    command.add_argument("--title", help="title of the page (default: name of the model file)")
+    add_common(command, "page to write, such as report.html")
 
 
 def run(args: Namespace) -> None:
@@ -46,6 +44,6 @@ def run(args: Namespace) -> None:
         y = read_labels("y", rows.y, len(rows.X))
     title = Path(args.model).name if args.title is None else args.title
     page = report(model, rows.X, y, init_score=rows.init_score, title=title)
-    write_atomically(args.output, page.encode(errors="replace"))  # a name from the shell need not be text
+    write_atomically(args.output, page.encode(errors="replace"))  # a title from the shell may not be valid text
     if not args.quiet:
         print(f"{len(rows.X)} rows -> {args.output}")

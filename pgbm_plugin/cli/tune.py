@@ -1,4 +1,4 @@
-"""`pgbm-plugin tune`: family, correlation and calibration from held-out rows."""
+"""`pgbm-plugin tune`: choose family, correlation and calibration on held-out rows."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from argparse import Namespace
 from typing import Any
 
 from .inputs import check_output, load_model, named, read_labelled
-from .options import PROGRAM, add_categorical, add_computing, add_output, families, new_command, shows_progress
+from .options import PROGRAM, add_common, families, new_command, shows_progress
 
 _ABOUT = f"""\
 Choose family, correlation and calibration by their score on rows that training did not see.
-Prints the table of families.
+Prints a table of the families and their scores.
 
 examples:
   {PROGRAM} tune model.pgbm --data val.parquet --label y
   {PROGRAM} tune model.pgbm --data val.csv --label y --conformal cal.csv -o tuned.pgbm
   {PROGRAM} tune model.pgbm --data val.csv --label y --score nll --distributions 'normal,studentt(df=5)'
 
-The rows are in memory, all of them. --conformal takes further rows, which nothing else has seen: intervals then hold
-their coverage on exchangeable rows, whatever the model."""
+All rows are read into memory. --conformal takes further rows, which neither training nor tuning saw: intervals of new
+rows then hold their coverage for any model, if the new rows are like these rows (exchangeable)."""
 
 
 def add(commands: Any) -> None:
@@ -27,10 +27,10 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--data", nargs="+", action="extend", required=True, metavar="FILE", help="validation rows: Parquet or CSV"
     )
-    command.add_argument("--label", required=True, metavar="COL", help="the column of labels")
-    command.add_argument("--weight", metavar="COL", help="the column of weights in the score")
-    command.add_argument("--init-score", metavar="COL", help="the column of init scores, if the model takes them")
-    command.add_argument("--score", choices=["crps", "nll"], default="crps", help="what to choose by (default: crps)")
+    command.add_argument("--label", required=True, metavar="COL", help="column of labels")
+    command.add_argument("--weight", metavar="COL", help="column of weights in the score")
+    command.add_argument("--init-score", metavar="COL", help="column of init scores, if training had any")
+    command.add_argument("--score", choices=["crps", "nll"], default="crps", help="score to choose by (default: crps)")
     command.add_argument("--distributions", type=families, metavar="NAME,NAME", help="families to try (default: all)")
     command.add_argument(
         "--variance",
@@ -38,9 +38,7 @@ def add(commands: Any) -> None:
         help="where the spread comes from: the paper's recursion, a boosted scale, or a blend (default: as wrapped)",
     )
     command.add_argument("--conformal", nargs="+", metavar="FILE", help="calibration rows, with the same label column")
-    add_categorical(command)
-    add_output(command, "FILE", "where to write the tuned model (default: in place)", required=False)
-    add_computing(command)
+    add_common(command, "file for the tuned model (default: replace MODEL)", required=False)
 
 
 def run(args: Namespace) -> None:

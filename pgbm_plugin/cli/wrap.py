@@ -1,4 +1,4 @@
-"""`pgbm-plugin wrap`: a booster's file and labelled rows -> a model file."""
+"""`pgbm-plugin wrap`: make a model file from a booster's file and its training rows."""
 
 from __future__ import annotations
 
@@ -6,42 +6,38 @@ from argparse import Namespace
 from typing import Any
 
 from .inputs import check_output, kind_of, read_labelled
-from .options import PROGRAM, add_categorical, add_computing, add_output, new_command, shows_progress
+from .options import PROGRAM, add_common, new_command, shows_progress
 
 _ABOUT = f"""\
 Add a predictive distribution to a trained LightGBM or XGBoost model, in one pass over its training rows.
-Prints the certificate: whether these rows are those of training, and how that is known.
+Prints the certificate, which says whether these are the training rows.
 
 examples:
   {PROGRAM} wrap model.txt --data train.parquet --label y -o model.pgbm
   {PROGRAM} wrap model.ubj --data 'rows/*.csv' --label price --weight w -o model.pgbm
-  {PROGRAM} wrap embedded.ubj -o model.pgbm    # an XGBoost model that brings its moments
+  {PROGRAM} wrap embedded.ubj -o model.pgbm    # an XGBoost model with embedded moments
 
-Columns are matched by the model's feature names; a model without names takes all columns but those of label, weight
-and init score, in their order. Rows are read in parts; with --init-score all of them are in memory.
-A custom objective is Python code: wrap such a model there, wrap(booster, X, y, objective=f), and save it."""
+Columns are matched by the model's feature names. A model without names takes all columns in their order, except those
+of label, weight and init score. Rows are read in parts; with --init-score, all rows are read into memory.
+A model with a custom objective must be wrapped and saved in Python: wrap(booster, X, y, objective=f).save(path)."""
 
 
 def add(commands: Any) -> None:
-    command = new_command(commands, "wrap", run, "a trained booster and its rows -> a model file", _ABOUT)
+    command = new_command(commands, "wrap", run, "make a model file from a trained booster and its rows", _ABOUT)
     command.add_argument("model", metavar="MODEL", help="a saved LightGBM (.txt) or XGBoost (.ubj, .json) model")
     command.add_argument(
         "--data", nargs="+", action="extend", metavar="FILE", help="training rows: Parquet or CSV files, or patterns"
     )
-    command.add_argument("--label", metavar="COL", help="the column of labels")
-    command.add_argument("--weight", metavar="COL", help="the column of sample weights, if training had any")
-    command.add_argument(
-        "--init-score", metavar="COL", help="the column of LightGBM's init_score, XGBoost's base_margin"
-    )
-    add_categorical(command)
-    add_output(command, "FILE", "the model file to write, such as model.pgbm")
-    add_computing(command)
+    command.add_argument("--label", metavar="COL", help="column of labels")
+    command.add_argument("--weight", metavar="COL", help="column of sample weights, if training had any")
+    command.add_argument("--init-score", metavar="COL", help="column of LightGBM's init_score, XGBoost's base_margin")
+    add_common(command, "model file to write, such as model.pgbm")
 
 
 def run(args: Namespace) -> None:
     if kind_of(args.model) == "pgbm":
         raise ValueError(
-            f"{args.model!r} is wrapped already: {PROGRAM} tune, predict, inspect and report take it as it is"
+            f"{args.model!r} is wrapped already: {PROGRAM} tune, predict, inspect and report take this file"
         )
     from ..wrap import wrap
 
@@ -53,21 +49,21 @@ def run(args: Namespace) -> None:
 
 
 def _rows(args: Namespace) -> dict[str, Any]:
-    """Return what `wrap` takes of rows, after all checks that can be made before it begins."""
+    """Return the arguments of `wrap` for training rows, after all checks that need no rows."""
     from ..boosters import read_model
     from ..errors import UnsupportedModelError
     from ..streams.categories import with_category_columns
     from ..streams.files import find_files
 
     if args.label is None:
-        args.usage_error("--data needs the name of the column of labels: --label COL")
+        args.usage_error("--data needs the name of the label's column: --label COL")
     paths = find_files(args.data)
     check_output(args.output, [args.model, *paths])
     forest, spec = read_model(args.model)
     if spec.objective is None:
         raise UnsupportedModelError(
             f"{args.model!r} was trained with a custom objective, which is Python code that no file holds: wrap it in "
-            f"Python, wrap(booster, X, y, objective=f), and save it there"
+            f"Python, wrap(booster, X, y, objective=f).save(path)"
         )
     if args.init_score is None:
         return {"X": paths, "label": args.label, "weight": args.weight, "categorical": args.categorical}
@@ -79,12 +75,12 @@ def _rows(args: Namespace) -> dict[str, Any]:
 
 
 def _embedded_rows(args: Namespace) -> dict[str, Any]:
-    """Return nothing, if the booster brings its moments; refuse one that does not."""
+    """Return the arguments of `wrap` for a booster with embedded moments, which are none; refuse any other booster."""
     from ..saving.embedded import has_embedded
 
     if any(value is not None for value in (args.label, args.weight, args.init_score, args.categorical)):
-        args.usage_error("columns are those of rows: give --data FILE as well")
+        args.usage_error("column names need rows: give --data FILE as well")
     check_output(args.output, [args.model])
     if not has_embedded(args.model):
-        raise ValueError(f"{args.model!r} brings no moments: give its training rows, --data FILE --label COL")
+        raise ValueError(f"{args.model!r} has no embedded moments: give its training rows, --data FILE --label COL")
     return {}

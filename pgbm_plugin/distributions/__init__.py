@@ -76,7 +76,7 @@ def register(cls: type[Distribution]) -> type[Distribution]:
     registered = FAMILIES.get(cls.name, cls)
     # a notebook cell that runs again defines the same class again
     if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ValueError(f"there is a family {cls.name!r} already; choose another name")
+        raise ValueError(f"there is a family {cls.name!r} already: choose another name")
     FAMILIES[cls.name] = cls
     return cls
 

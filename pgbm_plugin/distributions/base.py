@@ -329,6 +329,13 @@ class Distribution(ABC):
         return {key: value[:, None] for key, value in self._params.items()}, point
 
 
+class Symmetric(Distribution):
+    """Base class of families that are symmetric around loc."""
+
+    def _sf(self, x: Array, loc: Array, scale: Array, **shape: Array) -> Array:
+        return self._cdf(loc, loc=x, scale=scale, **shape)  # P(Y > x) = P(Y <= 2 loc - x), without cancellation
+
+
 class Positive(Distribution):
     """Base class of continuous families on the positive numbers."""
 

@@ -53,7 +53,7 @@ class Gamma(Positive):
 
     @staticmethod
     def _crps(y: Array, a: Array, scale: Array) -> Array:
-        """y (2 F_a - 1) - a scale (2 F_(a+1) - 1) - scale / B(1/2, a) (Scheuerer and Moeller 2015)."""
+        """Return y (2 F_a - 1) - a scale (2 F_(a+1) - 1) - scale / B(1/2, a) (Scheuerer and Moeller 2015)."""
         t = np.maximum(y, 0.0) / scale
         spread = scale * np.exp(-betaln(0.5, a))
         exact = y * (2.0 * gammainc(a, t) - 1.0) - a * scale * (2.0 * gammainc(a + 1.0, t) - 1.0) - spread

@@ -63,7 +63,7 @@ class Gumbel(Distribution):
 
     @staticmethod
     def _crps(y: Array, loc: Array, scale: Array) -> Array:
-        """scale (-z + 2 E1(exp(-z)) + euler_gamma - log 2) (Friederichs and Thorarinsdottir 2012, eq. 9)."""
+        """Return scale (-z + 2 E1(exp(-z)) + euler_gamma - log 2) (Friederichs and Thorarinsdottir 2012, eq. 9)."""
         z = (y - loc) / scale
         with np.errstate(over="ignore"):
             # for large z, exp(-z) underflows and E1(exp(-z)) is z - euler_gamma

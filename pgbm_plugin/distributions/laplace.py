@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from .arrays import Array
-from .base import Distribution
+from .base import Symmetric
 
 
-class Laplace(Distribution):
+class Laplace(Symmetric):
     """Laplace distribution with mean loc and variance 2 scale^2."""
 
     name = "laplace"
@@ -35,10 +35,6 @@ class Laplace(Distribution):
         return np.where(z < 0.0, tail, 1.0 - tail)
 
     @staticmethod
-    def _sf(x: Array, loc: Array, scale: Array) -> Array:
-        return Laplace._cdf(loc, x, scale)
-
-    @staticmethod
     def _ppf(q: Array, loc: Array, scale: Array) -> Array:
         with np.errstate(divide="ignore"):
             z = np.where(q < 0.5, np.log(2.0 * q), -np.log(2.0 * (1.0 - q)))
@@ -54,7 +50,7 @@ class Laplace(Distribution):
 
     @staticmethod
     def _crps(y: Array, loc: Array, scale: Array) -> Array:
-        """scale (|z| + exp(-|z|) - 3/4) (Jordan et al. 2019)."""
+        """Return scale (|z| + exp(-|z|) - 3/4) (Jordan et al. 2019)."""
         z = np.abs((y - loc) / scale)
         return scale * (z + np.exp(-z) - 0.75)
 

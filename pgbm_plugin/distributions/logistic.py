@@ -8,12 +8,12 @@ import numpy as np
 from scipy.special import expit, log_expit, logit
 
 from .arrays import Array
-from .base import Distribution
+from .base import Symmetric
 
 _SD = math.pi / math.sqrt(3.0)
 
 
-class Logistic(Distribution):
+class Logistic(Symmetric):
     """Logistic distribution with mean loc and variance (pi scale)^2 / 3."""
 
     name = "logistic"
@@ -37,10 +37,6 @@ class Logistic(Distribution):
         return expit((x - loc) / scale)
 
     @staticmethod
-    def _sf(x: Array, loc: Array, scale: Array) -> Array:
-        return expit((loc - x) / scale)
-
-    @staticmethod
     def _ppf(q: Array, loc: Array, scale: Array) -> Array:
         return loc + scale * logit(q)
 
@@ -54,7 +50,7 @@ class Logistic(Distribution):
 
     @staticmethod
     def _crps(y: Array, loc: Array, scale: Array) -> Array:
-        """scale (z - 2 log F(z) - 1) (Jordan et al. 2019).
+        """Return scale (z - 2 log F(z) - 1) (Jordan et al. 2019).
 
         It is the same for -z, so it is computed at |z|, where no digits cancel.
         """

@@ -67,7 +67,7 @@ class LogNormal(Positive):
 
     @staticmethod
     def _crps(y: Array, s: Array, scale: Array) -> Array:
-        """y (2 Phi(z) - 1) - 2 mean (Phi(z - s) + Phi(s / sqrt 2) - 1) (Baran and Lerch 2015)."""
+        """Return y (2 Phi(z) - 1) - 2 mean (Phi(z - s) + Phi(s / sqrt 2) - 1) (Baran and Lerch 2015)."""
         z = LogNormal._z(y, s, scale)
         mean = scale * np.exp(0.5 * s * s)
         return y * (2.0 * ndtr(z) - 1.0) - 2.0 * mean * (ndtr(z - s) - ndtr(-s / math.sqrt(2.0)))

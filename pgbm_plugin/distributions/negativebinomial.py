@@ -89,7 +89,7 @@ class NegativeBinomial(Discrete):
 
     @staticmethod
     def _crps(y: Array, n: Array, p: Array, mu: Array) -> Array:
-        """E|Y - y| - E|Y - Y'| / 2; the first term has a closed form (Wei and Held 2014, eq. 3)."""
+        """Return E|Y - y| - E|Y - Y'| / 2; the first term has a closed form (Wei and Held 2014, eq. 3)."""
         finite = np.where(np.isinf(n), 1.0, n)
         cdf = NegativeBinomial._cdf(y, finite, p, mu)
         k = np.floor(np.maximum(y, 1.0))

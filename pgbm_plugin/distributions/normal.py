@@ -8,12 +8,12 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from .arrays import Array
-from .base import Distribution
+from .base import Symmetric
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-class Normal(Distribution):
+class Normal(Symmetric):
     """Normal distribution with mean loc and variance scale^2."""
 
     name = "normal"
@@ -37,10 +37,6 @@ class Normal(Distribution):
         return ndtr((x - loc) / scale)
 
     @staticmethod
-    def _sf(x: Array, loc: Array, scale: Array) -> Array:
-        return ndtr((loc - x) / scale)
-
-    @staticmethod
     def _ppf(q: Array, loc: Array, scale: Array) -> Array:
         return loc + scale * ndtri(q)
 
@@ -54,7 +50,7 @@ class Normal(Distribution):
 
     @staticmethod
     def _crps(y: Array, loc: Array, scale: Array) -> Array:
-        """scale (z (2 Phi(z) - 1) + 2 phi(z) - 1/sqrt(pi)) (Gneiting et al. 2005, eq. 5)."""
+        """Return scale (z (2 Phi(z) - 1) + 2 phi(z) - 1/sqrt(pi)) (Gneiting et al. 2005, eq. 5)."""
         z = (y - loc) / scale
         density = np.exp(-0.5 * z * z - LOG_SQRT_2PI)
         return scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / math.sqrt(math.pi))

@@ -57,7 +57,7 @@ class Poisson(Discrete):
 
     @staticmethod
     def _crps(y: Array, mu: Array) -> Array:
-        """(y - mu)(2 F(y) - 1) + 2 mu f(floor y) - mu exp(-2 mu)(I0(2 mu) + I1(2 mu)) (Wei and Held 2014)."""
+        """Return (y - mu)(2 F(y) - 1) + 2 mu f(floor y) - mu exp(-2 mu)(I0(2 mu) + I1(2 mu)) (Wei and Held 2014)."""
         # scipy's ive returns NaN for large arguments, where both functions are 1 / sqrt(4 pi mu) to eight digits
         spread = np.where(mu > 1e8, np.sqrt(mu / np.pi), mu * (ive(0, 2.0 * mu) + ive(1, 2.0 * mu)))
         mass = np.exp(Poisson._logpdf(np.floor(y), mu))

@@ -6,10 +6,10 @@ import numpy as np
 from scipy.special import beta, betaln, digamma, stdtr, stdtrit
 
 from .arrays import Array
-from .base import Distribution
+from .base import Symmetric
 
 
-class StudentT(Distribution):
+class StudentT(Symmetric):
     """Student's t distribution with mean loc and variance scale^2 df / (df - 2).
 
     Its tails are heavier than the normal distribution's. `from_moments` takes the degrees of freedom ``df``, more than
@@ -39,10 +39,6 @@ class StudentT(Distribution):
         return stdtr(df, (x - loc) / scale)
 
     @staticmethod
-    def _sf(x: Array, df: Array, loc: Array, scale: Array) -> Array:
-        return stdtr(df, (loc - x) / scale)
-
-    @staticmethod
     def _ppf(q: Array, df: Array, loc: Array, scale: Array) -> Array:
         return loc + scale * _quantile(df, q)
 
@@ -56,7 +52,7 @@ class StudentT(Distribution):
 
     @staticmethod
     def _crps(y: Array, df: Array, loc: Array, scale: Array) -> Array:
-        """CRPS of the t distribution (Jordan, Krueger and Lerch 2019, appendix A)."""
+        """Return the CRPS of the t distribution (Jordan, Krueger and Lerch 2019, appendix A)."""
         z = (y - loc) / scale
         density = np.exp(StudentT._logpdf(z, df, np.zeros(1), np.ones(1)))
         spread = 2.0 * np.sqrt(df) / (df - 1.0) * beta(0.5, df - 0.5) / beta(0.5, 0.5 * df) ** 2

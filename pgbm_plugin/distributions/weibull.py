@@ -63,7 +63,7 @@ class Weibull(Positive):
 
     @staticmethod
     def _crps(y: Array, c: Array, scale: Array) -> Array:
-        """y (2 F - 1) + mean (2^(-1/c) - 2 P(1 + 1/c, (y / scale)^c)).
+        """Return y (2 F - 1) + mean (2^(-1/c) - 2 P(1 + 1/c, (y / scale)^c)).
 
         From E|Y - y| - E|Y - Y'| / 2. The first term is an incomplete gamma function; the second is closed because
         the minimum of two Weibull variables is again Weibull.

@@ -23,7 +23,7 @@ def check_matplotlib() -> None:
 
 
 def prepare_axes(ax: Axes | None) -> tuple[Axes, Any]:
-    """Return `ax`, or the Axes of a new figure, and the colour of its labels, which is visible in dark styles, too."""
+    """Return `ax`, or the Axes of a new figure, and the colour of its labels, which suits dark styles, too."""
     check_matplotlib()
     if ax is None:
         from matplotlib import pyplot as plt

@@ -1,4 +1,4 @@
-"""`pit` and `reliability`: do outcomes fall where the distributions say?"""
+"""`pit` and `reliability`: plots of how well distributions fit outcomes."""
 
 from __future__ import annotations
 

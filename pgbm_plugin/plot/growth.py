@@ -19,28 +19,14 @@ MAX_ROWS, MAX_PLACES = 2000, 200
 
 @dataclass(frozen=True)
 class Growth:
-    """Variance of the margin, before calibration, after K rising numbers of trees.
+    """Variance of the margin, before calibration, after K rising numbers of trees."""
 
-    Attributes
-    ----------
-    trees : array of shape (K,)
-        Numbers of trees.
-    mean : array of shape (K,)
-        Mean variance over the rows.
-    low, high : array of shape (K,)
-        Quantiles of the variance over the rows.
-    levels : tuple of float
-        Probabilities of the two quantiles.
-    rows : int
-        Number of rows.
-    """
-
-    trees: NDArray[np.int64]
-    mean: Array
-    low: Array
-    high: Array
-    levels: tuple[float, float]
-    rows: int
+    trees: NDArray[np.int64]  # (K,) numbers of trees
+    mean: Array  # (K,) mean variance over the rows
+    low: Array  # (K,) lower quantile of the variance over the rows
+    high: Array  # (K,) upper quantile
+    levels: tuple[float, float]  # probabilities of the two quantiles
+    rows: int  # number of rows
 
 
 def variance_growth(forest: Forest, rows: Rows, leaf_sd: Array, rho: float, levels: tuple[float, float]) -> Growth:

@@ -1,8 +1,8 @@
-"""Test of calibration: are probability integral transforms (PIT) uniform, up to chance?
+"""Test of calibration: whether probability integral transforms (PIT) are uniform, up to chance.
 
 The PIT of an outcome y is F(y), the probability that its predicted distribution gave to values up to y. A model is
-calibrated if its PITs are uniform. Shares of rows are compared with bands that simulated calibrated models leave
-rarely.
+calibrated if its PITs are uniform. Shares of rows are compared with bands, which calibrated models rarely leave; the
+bands are simulated.
 """
 
 from __future__ import annotations
@@ -28,18 +28,10 @@ LEVELS = np.arange(1, 40) / 40.0
 
 @dataclass(frozen=True)
 class Pit:
-    """Probability integral transforms of n outcomes.
+    """Probability integral transforms of n outcomes."""
 
-    Attributes
-    ----------
-    values : array of shape (n,)
-        Numbers from 0 to 1, uniform if the model is calibrated.
-    residuals : int or None
-        Number of residuals that the distributions are made of. None for a family with a formula.
-    """
-
-    values: Array
-    residuals: int | None
+    values: Array  # (n,) numbers from 0 to 1, uniform if the model is calibrated
+    residuals: int | None  # number of residuals that the distributions are made of; None for a formula
 
     def __len__(self) -> int:
         return len(self.values)
@@ -47,25 +39,13 @@ class Pit:
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of rows in K bins or intervals.
+    """Shares of rows in K bins or intervals."""
 
-    Attributes
-    ----------
-    expected : array of shape (K,)
-        Mean shares of a calibrated model.
-    observed : array of shape (K,)
-        Shares of the rows at hand.
-    low, high : array of shape (K,)
-        Ends of the band.
-    confidence : float
-        Probability that all K shares of a calibrated model lie inside the band.
-    """
-
-    expected: Array
-    observed: Array
-    low: Array
-    high: Array
-    confidence: float
+    expected: Array  # (K,) mean shares of a calibrated model
+    observed: Array  # (K,) shares of the rows at hand
+    low: Array  # (K,) lower ends of the band
+    high: Array  # (K,) upper ends
+    confidence: float  # probability that all K shares of a calibrated model lie inside the band
 
     def outside(self) -> NDArray[np.bool_]:
         """Tell for each of the K shares whether it lies outside the band."""

@@ -9,6 +9,7 @@ from typing import Any
 from ..calibration.tune_result import TuneResult
 from ..model import ProbabilisticModel
 from ..plot.axes import check_matplotlib
+from ..version import __version__
 from ..writing import check_place, write_atomically
 from . import sections
 from .findings import assess
@@ -68,13 +69,8 @@ def report(
         sections.trees(model, f, tuning),
         sections.about(model),
     ]
-    text = page(title or "How sure is this model?", sections.header(f), main, _footer())
+    footer = f"Made by pgbm_plugin {__version__} on {datetime.date.today().isoformat()}."
+    text = page(title or "How sure is this model?", sections.header(f), main, footer)
     if path is not None:
         write_atomically(path, text.encode(errors="replace"))
     return text
-
-
-def _footer() -> str:
-    from ..version import __version__
-
-    return f"Made by pgbm_plugin {__version__} on {datetime.date.today().isoformat()}."

@@ -56,31 +56,15 @@ class Score:
 
 @dataclass(frozen=True)
 class Interval:
-    """Coverage and width of the central intervals of one level.
+    """Coverage and width of the central intervals of one level."""
 
-    Attributes
-    ----------
-    level : float
-        Probability that the intervals promise.
-    expected : float
-        Share of outcomes inside if the distributions are right: `level`, or more for counts.
-    held : float
-        Share of outcomes inside.
-    width : Mean
-        Mean width.
-    low, high : float
-        Band around `expected` that allows for chance, the same as in `Findings.reliability`.
-    baseline_held, baseline_width : float
-        Share of outcomes inside the baseline's intervals, and their width.
-    """
-
-    level: float
-    expected: float
-    held: float
+    level: float  # probability that the intervals promise
+    expected: float  # share of outcomes inside if the distributions are right: `level`, or more for counts
+    held: float  # share of outcomes inside
     width: Mean
-    low: float
-    high: float
-    baseline_held: float
+    low: float  # lower end of the band around `expected` that allows for chance
+    high: float  # upper end
+    baseline_held: float  # share of outcomes inside the intervals of the baseline
     baseline_width: float
 
 
@@ -89,60 +73,27 @@ class Findings:
     """Numbers about a model on n rows.
 
     The baseline is a normal distribution around the same predictions, with one spread for all rows.
-
-    Attributes
-    ----------
-    rows_passed : int
-        Number of rows that the user passed, of which n were drawn.
-    index : array of shape (n,)
-        Positions of the n rows among those passed.
-    y, prediction : array of shape (n,)
-        Outcomes and point predictions.
-    dist : Distribution
-        Predicted distributions of the n rows.
-    sd : float
-        Root mean square of the residuals, which is the spread of the baseline.
-    crps, rmse, mae : Score
-        Continuous ranked probability score, root mean squared error, mean absolute error.
-    nll : Score or None
-        Negative log likelihood; None for a family without a density.
-    impossible : int
-        Number of outcomes whose density is 0.
-    intervals : tuple of Interval
-        One for each of `COVERAGES`.
-    pit : Pit
-        Probability integral transforms of the outcomes.
-    histogram, reliability : Shares
-        Shares of outcomes in the bins of the PIT histogram, and inside central intervals.
-    growth : Growth or None
-        Variance by number of trees; None for a boosted scale, which does not grow with the trees.
-    features : array of shape (features,) or None
-        Mean absolute part of each feature in the variance; None if it could not be computed.
-    explained : int
-        Number of rows behind `features`.
-    seen : str
-        "wrap" or "tune" if that step saw these rows, else "".
     """
 
-    rows_passed: int
-    index: NDArray[np.int64]
-    y: Array
-    prediction: Array
+    rows_passed: int  # number of rows that the user passed, of which n were drawn
+    index: NDArray[np.int64]  # (n,) positions of the n rows among those passed
+    y: Array  # (n,) outcomes
+    prediction: Array  # (n,) point predictions
     dist: Distribution
-    sd: float
-    crps: Score
-    nll: Score | None
-    rmse: Score
-    mae: Score
-    impossible: int
-    intervals: tuple[Interval, ...]
+    sd: float  # root mean square of the residuals, the spread of the baseline
+    crps: Score  # continuous ranked probability score
+    nll: Score | None  # negative log likelihood; None for a family without a density
+    rmse: Score  # root mean squared error
+    mae: Score  # mean absolute error
+    impossible: int  # number of outcomes whose density is 0
+    intervals: tuple[Interval, ...]  # one for each of `COVERAGES`
     pit: Pit
-    histogram: Shares
-    reliability: Shares
-    growth: Growth | None
-    features: Array | None
-    explained: int
-    seen: str
+    histogram: Shares  # outcomes in the bins of the PIT histogram
+    reliability: Shares  # outcomes inside central intervals
+    growth: Growth | None  # None for a boosted scale, which does not grow with the trees
+    features: Array | None  # (features,) mean absolute part of each feature in the variance; None if not computed
+    explained: int  # number of rows behind `features`
+    seen: str  # "wrap" or "tune" if that step saw these rows, else ""
 
 
 def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findings:

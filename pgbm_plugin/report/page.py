@@ -1,4 +1,4 @@
-"""Pieces of HTML for the report, and their style. All text is escaped here."""
+"""HTML elements and style of the report. All text is escaped here."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A model as a file or as bytes, without pickle: complete or not there, and checked before it is used."""
+"""Save models as files or bytes, without pickle, and check every file before it is used."""

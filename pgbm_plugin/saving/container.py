@@ -1,11 +1,11 @@
-"""The file format: named arrays and a header, as safetensors, which readers in many languages open.
+"""The file format: named arrays and a JSON header, in the safetensors format, which many languages can read.
 
-A file is eight bytes with the length of a JSON text, that text, then the bytes of the arrays side by side. Nothing in
-it is code and nothing is compressed: no array can be larger than the file, and reading is a copy. A zip would have
-names, sizes and checksums in two places each, which a hostile file can set against each other.
+A file is eight bytes with the length of the header, the header, then the bytes of the arrays side by side. Nothing in
+it is code and nothing is compressed, so no array can be larger than the file. A zip file stores names, sizes and
+checksums twice, and a hostile one can make the two disagree.
 
 In the header, only "__metadata__" is ours: {"format", "version", "written_by", "sha256", "model"}. "model" is JSON
-again, because safetensors allows only strings there. The checksum covers "model" and all arrays.
+inside a string, because safetensors allows only strings there. The checksum covers "model" and all arrays.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ..boosters import booster_of_file
 
 FORMAT, VERSION = "pgbm_plugin", 1
 
-# How every file begins, after the length.
+# Every file begins with this, after the length.
 _BEGINNING = b'{"__metadata__":{"format":"pgbm_plugin",'
 
-# As in safetensors itself; names of columns and categories are all that is long in it.
+# The limit of safetensors itself. Only names of columns and categories can make a header long.
 _MAX_HEADER = 100_000_000
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -47,7 +47,7 @@ def is_container(head: bytes) -> bool:
 
 
 def pack(arrays: Mapping[str, NDArray[Any]], model: Mapping[str, Any], written_by: str) -> bytes:
-    """Return the bytes of a file: arrays of one axis, and in `model` anything that JSON can hold."""
+    """Return the bytes of a file with these arrays of one axis; `model` is anything that JSON can hold."""
     code = {dtype: name for name, dtype in DTYPES.items()}
     little = {name: array.astype(array.dtype.newbyteorder("<"), copy=False) for name, array in arrays.items()}
     # wide numbers first, so that each array is aligned
@@ -62,15 +62,15 @@ def pack(arrays: Mapping[str, NDArray[Any]], model: Mapping[str, Any], written_b
     raw = json.dumps(header, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
     if len(raw) > _MAX_HEADER:
-        raise ValueError(f"the names of columns and categories take {len(raw)} bytes; {_MAX_HEADER} is the most")
+        raise ValueError(f"the names of columns and categories take {len(raw)} bytes, more than {_MAX_HEADER}")
     return struct.pack("<Q", len(raw)) + raw + data
 
 
 def unpack(file: BinaryIO, size: int) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays and the JSON of a file of so many bytes; ValueError if it is damaged.
+    """Return the arrays and the JSON of a file of `size` bytes; ValueError if it is damaged.
 
-    The sizes of the arrays are compared with the size of the file before more than the header is read. What the arrays
-    and the JSON mean is not checked here.
+    The sizes of the arrays are checked against the size of the file before anything but the header is read. The
+    meaning of arrays and JSON is checked by `layout`.
     """
     head = file.read(8)
     length = int.from_bytes(head, "little")
@@ -99,7 +99,7 @@ def unpack(file: BinaryIO, size: int) -> tuple[dict[str, NDArray[Any]], dict[str
     for name, (dtype, n, begin) in layout.items():
         raw = np.frombuffer(data[begin : begin + n * dtype.itemsize], np.uint8 if dtype.kind == "b" else dtype)
         if dtype.kind == "b" and np.any(raw > 1):
-            raise ValueError(f"array {name!r} holds other than truth values")
+            raise ValueError(f"array {name!r} holds bytes other than 0 and 1")
         arrays[name] = raw.astype(dtype.newbyteorder("="))
     return arrays, model
 
@@ -113,17 +113,17 @@ def _checked_metadata(about: Any) -> dict[str, str]:
         raise ValueError("its header is damaged: it has no version")
     if int(version) > VERSION:
         raise ValueError(
-            f"it was written by {about.get('written_by', 'a later version'):.40}, in file version {version}; this one "
-            f"reads up to {VERSION}: upgrade it, pip install -U pgbm-plugin"
+            f"it was written by {about.get('written_by', 'a later version'):.40}, in file version {version}; this "
+            f"installation reads up to {VERSION}: upgrade it, pip install -U pgbm-plugin"
         )
     if about.keys() != {"format", "version", "written_by", "sha256", "model"}:
-        raise ValueError("its header is damaged: it lacks entries, or has others")
+        raise ValueError("its header is damaged: it has missing or unknown entries")
     return about
 
 
 def _entry(name: str, entry: Any) -> tuple[np.dtype[Any], int, int]:
     """Return type, length and first byte of an array."""
-    damaged = ValueError(f"the header's entry of array {name!r:.60} is damaged")
+    damaged = ValueError(f"its header is damaged: the entry of array {name!r:.60}")
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise damaged
     kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -142,7 +142,7 @@ def _digest(text: str, data: bytes) -> str:
 
 
 def _to_json(value: Any) -> str:
-    """Return JSON that keeps every float: as its shortest digits, or as {"float": "nan"} and the like."""
+    """Return JSON that keeps every float exactly; NaN and infinities become {"float": "nan"} and the like."""
     return json.dumps(_plain(value), separators=(",", ":"), allow_nan=False)
 
 
@@ -177,9 +177,9 @@ def _no_constant(name: str) -> Any:
 
 
 def _guess(head: bytes) -> str:
-    """Return what else the file may be, with the way out."""
+    """Return the end of an error message: what else the file may be, and how to open it."""
     if booster_of_file(head) is not None:
-        return ", but perhaps a booster's: wrap(path, X, y) reads those"
+        return ", but perhaps a booster's: wrap(path, X, y) reads it"
     if head.startswith(b"\x80"):
         return ", but perhaps a pickle: open it with pickle or joblib"
     return ""

@@ -1,4 +1,4 @@
-"""Moments inside a booster's own model: what `embed` stores there, and `wrap` finds."""
+"""Moments inside a booster's own model, where `embed` stores them and `wrap` finds them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..predict.state import ModelState
 from ..trees.forest import Forest
 from .model_bytes import from_bytes, to_bytes
 
-# The attribute's name in the booster.
+# Name of the booster's attribute.
 _NAME = "pgbm_plugin"
 
 
 def write_embedded(booster: Any, state: ModelState) -> None:
-    """Store moments and what was chosen in a live model; refuse those of other trees."""
+    """Store moments and tuned settings in a live booster; refuse them if they belong to other trees."""
     content = to_bytes(state, trees=False)
     try:
         from_bytes(content, read_model(booster)[0])
@@ -25,7 +25,7 @@ def write_embedded(booster: Any, state: ModelState) -> None:
 
 
 def read_embedded(booster: Any, forest: Forest) -> ModelState | None:
-    """Return what a booster brings, around the trees that were read from it; None if it brings nothing."""
+    """Return the model that `embed` stored in a booster, with `forest` as its trees; None if there is none."""
     text = read_attribute(booster, _NAME)
     if text is None:
         return None
@@ -33,10 +33,10 @@ def read_embedded(booster: Any, forest: Forest) -> ModelState | None:
         return from_bytes(base64.b64decode(text, validate=True), forest)
     except ValueError as error:
         raise ValueError(
-            f"cannot use the moments that are embedded in this model: {error}; call wrap(booster, X, y)"
+            f"cannot use the moments that are embedded in this model: {error}; call wrap(booster, X, y) instead"
         ) from error
 
 
 def has_embedded(booster: Any) -> bool:
-    """Tell whether a booster, or the file of one, brings what `embed` stores."""
+    """Tell whether a booster, or a booster's file, has moments that `embed` stored."""
     return read_attribute(booster, _NAME) is not None

@@ -1,6 +1,6 @@
-"""What a saved model holds: every array with its type and length, every scalar with its kind.
+"""Tables of what a saved model holds: every array with its type and length, every scalar with its kind.
 
-These tables define the format, and what is checked of a file before anything computes with it. Names are the
+The tables define the format, and every file is checked against them before anything is computed. Names are
 "part.attribute" of dataclasses: saving reads the attributes, and loading passes them to the constructors.
 """
 
@@ -25,27 +25,13 @@ Kind = Callable[[Any], Any]
 
 
 class StoredArray(NamedTuple):
-    """An array of one axis.
+    """An array of one axis."""
 
-    Attributes
-    ----------
-    dtypes : str
-        Types that it may have, by their names in `container.DTYPES`.
-    axis : str
-        Name of its axis. All arrays of an axis have the same length, apart from `more`.
-    more : int
-        How much longer than its axis it is.
-    rule : str
-        What every number must be, a key of `_RULES`.
-    optional : bool
-        Whether it may be absent, which is None.
-    """
-
-    dtypes: str
-    axis: str
-    more: int = 0
-    rule: str = "any"
-    optional: bool = False
+    dtypes: str  # allowed types, by their names in `container.DTYPES`
+    axis: str  # arrays of the same axis have the same length, apart from `more`
+    more: int = 0  # number of entries beyond the length of the axis
+    rule: str = "any"  # what every number must be, a key of `_RULES`
+    optional: bool = False  # if True, the array may be absent, which is read as None
 
 
 _RULES: dict[str, Callable[[NDArray[Any]], Any]] = {
@@ -55,11 +41,16 @@ _RULES: dict[str, Callable[[NDArray[Any]], Any]] = {
 }
 
 
-def _real(value: Any) -> float:
-    number = _number(value)
-    if not math.isfinite(number):
-        raise ValueError(f"is {number}")
-    return number
+def _kind(test: Callable[[Any], bool], fault: str, read: Kind = lambda value: value) -> Kind:
+    """Return a check that reads a value, and refuses it with the words `fault` unless it passes the `test`."""
+
+    def kind(value: Any) -> Any:
+        value = read(value)
+        if not test(value):
+            raise ValueError(f"is {value!r:.60}, {fault}")
+        return value
+
+    return kind
 
 
 def _number(value: Any) -> float:
@@ -71,50 +62,22 @@ def _number(value: Any) -> float:
     return value
 
 
-def _share(value: Any) -> float:
-    number = _real(value)
-    if not 0.0 <= number <= MAX_B:
-        raise ValueError(f"is {number}, not between 0 and {MAX_B:g}")
-    return number
-
-
-def _positive(value: Any) -> float:
-    number = _real(value)
-    if number <= 0:
-        raise ValueError(f"is {number}, not positive")
-    return number
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError(f"is {value!r:.60}, not a number to count with")
-    return value
-
-
-def _rows(value: Any) -> float:
-    """Return a number of rows, which is not whole after a decay."""
-    number = _whole(value) if type(value) is int else _real(value)
-    if number <= 0:
-        raise ValueError(f"is {number}: moments of no rows")
-    return number
-
-
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise ValueError(f"is {value!r:.60}, neither true nor false")
-    return value
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise ValueError(f"is {value!r:.60}, not a string")
-    return value
-
-
-def _category(value: Any) -> Any:
-    if value is not None and type(value) not in (str, int, float, bool):
-        raise ValueError(f"has a category {value!r:.60}, neither a string nor a number nor a truth value")
-    return value
+_real = _kind(math.isfinite, "not finite", _number)
+_share = _kind(lambda number: 0.0 <= number <= MAX_B, f"not between 0 and {MAX_B:g}", _real)
+_positive = _kind(lambda number: number > 0, "not positive", _real)
+_whole = _kind(lambda value: type(value) is int and 0 <= value < 1 << 62, "not a whole number from 0")
+_flag = _kind(lambda value: type(value) is bool, "neither true nor false")
+_text = _kind(lambda value: type(value) is str, "not a string")
+_category = _kind(
+    lambda value: value is None or type(value) in (str, int, float, bool),
+    "and a category is a string, a number or a truth value",
+)
+# after a decay, the number of rows is not whole
+_rows = _kind(
+    lambda number: number > 0,
+    "but moments need rows",
+    lambda value: _whole(value) if type(value) is int else _real(value),
+)
 
 
 def _precision(value: Any) -> np.dtype[Any]:
@@ -127,13 +90,11 @@ def _digest(value: Any) -> bytes:
     return bytes.fromhex(value)
 
 
-def _choice(*known: Any) -> Kind:
-    def kind(value: Any) -> Any:
-        if not any(type(value) is type(one) and value == one for one in known):
-            raise ValueError(f"is {value!r:.60}, not one of {', '.join(map(str, known))}")
-        return value
-
-    return kind
+def _choice(*choices: Any) -> Kind:
+    return _kind(
+        lambda value: any(type(value) is type(choice) and value == choice for choice in choices),
+        f"not one of {', '.join(map(str, choices))}",
+    )
 
 
 def _booster(value: Any) -> str:
@@ -145,12 +106,8 @@ def _optional(kind: Kind) -> Kind:
 
 
 def _tuple_of(kind: Kind) -> Kind:
-    def tuple_of(value: Any) -> Any:
-        if type(value) is not list:
-            raise ValueError(f"is {value!r:.60}, not a list")
-        return tuple(map(kind, value))
-
-    return tuple_of
+    is_list = _kind(lambda value: type(value) is list, "not a list")
+    return lambda value: tuple(map(kind, is_list(value)))
 
 
 TREE_ARRAYS = {
@@ -160,7 +117,7 @@ TREE_ARRAYS = {
     "forest.leaf_start": StoredArray("I64", "trees", 1),
     "forest.leaf_value": StoredArray("F32 F64", "leaves", rule="finite"),
     "forest.leaf_label": StoredArray("I32", "leaves"),
-    "nodes.threshold": StoredArray("F64", "splits"),  # NaN is one that nothing is below
+    "nodes.threshold": StoredArray("F64", "splits"),  # may be NaN: no value is below it
     "nodes.feature": StoredArray("I32", "splits"),
     "nodes.left": StoredArray("I32", "splits"),
     "nodes.right": StoredArray("I32", "splits"),
@@ -184,7 +141,7 @@ ARRAYS = {
     "moments.hh": StoredArray("F64", "leaves", rule="finite and not negative"),
     "moments.gh": StoredArray("F64", "leaves", rule="finite"),
     "moments.freedom": StoredArray("F64", "leaves", rule="finite and not negative", optional=True),
-    # they follow from the moments, but powers have other last bits on other machines
+    # stored although they follow from the moments: the last bits of powers differ between machines
     "weights.mu": StoredArray("F64", "leaves", rule="finite"),
     "weights.variance": StoredArray("F64", "leaves", rule="finite and not negative"),
     "weights.sd": StoredArray("F64", "leaves", rule="finite"),
@@ -193,7 +150,7 @@ ARRAYS = {
     "settings.residuals": StoredArray("F64", "residuals", rule="finite", optional=True),
 }
 
-# In place of the trees, where they are kept elsewhere.
+# Stored in place of the trees, if the trees are kept in a booster's own model.
 DIGESTS = {"forest.tree_digest": StoredArray("I64", "trees")}
 
 TREE_SCALARS: dict[str, dict[str, Kind]] = {
@@ -238,37 +195,37 @@ SCALARS: dict[str, dict[str, Kind]] = {
     "calibration": {"b": _real, "c": _real},
     "conformal": {"lower": _number, "rho": _real, "b": _real, "c": _real, "family": _text},
     "scale": _SCALE,
-    "training_scale": {**_SCALE, "power": _choice(0.0)},  # nothing but residuals made it
+    "training_scale": {**_SCALE, "power": _choice(0.0)},  # made of residuals alone
     "model": {"mean": _choice("booster", "pgbm"), "variance": _choice("pgbm", "boosted", "auto"), "default_rho": _real},
 }
 
-# Sections that may be null: an objective that nobody gave, conformal scores, and scales that were not boosted.
+# Sections that may be null.
 _OPTIONAL_SECTIONS = ("objective", "conformal", "scale", "training_scale")
 
 
 def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:
-    """Return section -> attribute -> value; refuse a value of another kind, one missing and one too many."""
+    """Return section -> attribute -> value; refuse values of a wrong kind, missing ones and unknown ones."""
     if header.keys() != table.keys():
-        raise ValueError(f"its sections are not those of a model: {', '.join(header)}"[:200])
+        raise ValueError(f"its sections are not the sections of a model: {', '.join(header)}"[:200])
     parts: dict[str, Any] = {}
     for name, kinds in table.items():
-        found = header[name]
-        if found is None and name in _OPTIONAL_SECTIONS:
+        section = header[name]
+        if section is None and name in _OPTIONAL_SECTIONS:
             parts[name] = None
             continue
-        if not isinstance(found, dict) or found.keys() != kinds.keys():
-            raise ValueError(f"its section {name!r} lacks entries, or has others")
+        if not isinstance(section, dict) or section.keys() != kinds.keys():
+            raise ValueError(f"its section {name!r} has missing or unknown entries")
         parts[name] = {}
         for field, kind in kinds.items():
             try:
-                parts[name][field] = kind(found[field])
+                parts[name][field] = kind(section[field])
             except ValueError as error:
                 raise ValueError(f"its {name}.{field} {error}") from None
     return parts
 
 
 def check_arrays(arrays: Mapping[str, NDArray[Any]], table: Mapping[str, StoredArray]) -> None:
-    """Refuse arrays that are missing or unknown, of a wrong type or length, or with numbers that cannot be."""
+    """Refuse arrays that are missing, unknown, of a wrong type or length, or with numbers against their rule."""
     if unknown := arrays.keys() - table.keys():
         raise ValueError(f"it holds an array that no model has: {min(unknown)!r:.60}")
     lengths: dict[str, int] = {}

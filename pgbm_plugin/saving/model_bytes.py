@@ -1,4 +1,4 @@
-"""A model as bytes and as a file. `layout` says what is in it, `container` how it is written."""
+"""Models as bytes and files: `layout` defines what they hold, `container` how it is written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..writing import check_place, write_atomically
 from .container import pack, unpack
 from .layout import ARRAYS, DIGESTS, SCALARS, TREE_ARRAYS, TREE_SCALARS, check_arrays, check_scalars
 
-# Beyond these a standard deviation or a variance could overflow on its way to a distribution.
+# Larger standard deviations or variances could overflow in the formulas of a distribution.
 _MAX_SD, _MAX_VARIANCE = 1e70, 1e140
 
 
@@ -37,7 +37,7 @@ def save(state: ModelState, path: str | os.PathLike[str]) -> None:
     check_place(path)
     content = to_bytes(state)
     try:
-        from_bytes(content)  # what could not be loaded is not written
+        from_bytes(content)  # never write a file that could not be loaded
     except ValueError as error:
         raise ValueError(f"this model cannot be saved: {error}") from error
     write_atomically(path, content)
@@ -47,7 +47,7 @@ def read(path: str | os.PathLike[str]) -> ModelState:
     """Read a model from a file that `save` wrote; ValueError for a damaged or hostile one."""
     source = Path(path)
     if source.is_dir():
-        raise IsADirectoryError(f"{str(source)!r} is a directory; give the path of a model file")
+        raise IsADirectoryError(f"{str(source)!r} is a directory: give the path of a model file")
     if not source.is_file():
         raise FileNotFoundError(f"no model file at {str(source)!r}")
     try:
@@ -58,7 +58,7 @@ def read(path: str | os.PathLike[str]) -> ModelState:
 
 
 def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
-    """Return a model in the format of a file, with its trees or without."""
+    """Return a model in the format of a file, with or without its trees."""
     chosen, forest = state.chosen, state.forest
     owners: dict[str, Any] = {
         "forest": forest,
@@ -91,12 +91,12 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
 
 
 def from_bytes(content: bytes, forest: Forest | None = None) -> ModelState:
-    """Read a model from `to_bytes`, with its `forest` if that was written without trees; else ValueError."""
+    """Read a model from the result of `to_bytes`; pass its `forest` if it was written without trees."""
     return _build(*unpack(io.BytesIO(content), len(content)), forest)
 
 
 def _build(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], forest: Forest | None = None) -> ModelState:
-    """Build a model from what a file holds, and check all of it."""
+    """Check what a file holds, and build a model from it."""
     table = (DIGESTS if forest else TREE_ARRAYS) | ARRAYS
     parts = check_scalars(header, SCALARS if forest else TREE_SCALARS | SCALARS)
     check_arrays(arrays, table)
@@ -106,7 +106,7 @@ def _build(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], forest
         if section is not None:
             section[field] = arrays.get(name)
         elif name in arrays:
-            raise ValueError(f"it has an array {name!r}, but nothing that it belongs to")
+            raise ValueError(f"it has an array {name!r}, but its section {part!r} is null")
     if forest is None:
         nodes = np.zeros(len(parts["nodes"]["left"]), NODE)
         for field, array in parts["nodes"].items():
@@ -116,12 +116,14 @@ def _build(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], forest
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:
-        raise ValueError("its moments are those of other leaves")
+        raise ValueError(f"it has moments of {len(parts['weights']['sd'])} leaves for trees of {forest.n_leaves}")
     if not np.any(parts["moments"]["count"]):
-        raise ValueError("its moments are those of no rows")
+        raise ValueError("its moments were gathered from no rows")
     if (parts["moments"]["freedom"] is None) != (parts["moments"]["count"].dtype == np.int64):
-        raise ValueError("its moments are half those of rows that have decayed")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        raise ValueError(
+            "its moments contradict each other: only after a decay, counts are floats with degrees of freedom"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` refuses what overflows
         state = _state(parts, forest)
         _check_range(state)
     return state
@@ -147,11 +149,11 @@ def _check_same_trees(digest: NDArray[np.int64], forest: Forest) -> None:
     if len(digest) != forest.n_trees:
         raise ValueError(
             f"it was made for {len(digest)} trees, and there are {forest.n_trees}: training went on, trees were cut, "
-            f"or an estimator stops at its best iteration where a booster does not"
+            f"or an estimator stops at its best iteration and a booster does not"
         )
     changed = np.flatnonzero(digest != tree_digests(forest))
     if len(changed):
-        raise ValueError(f"tree {changed[0]} is not the one that it was made for: the model was changed since")
+        raise ValueError(f"tree {changed[0]} is not the one that it was made for: the booster was changed since")
 
 
 def _writable(value: Any) -> Any:
@@ -161,7 +163,7 @@ def _writable(value: Any) -> Any:
 
 
 def _objective_entries(objective: Objective | None) -> dict[str, Any] | None:
-    """Return what a model has of its own; the rest is in its booster's table of objectives."""
+    """Return the entries that depend on the model; the booster's table of objectives has the rest."""
     if objective is None:
         return None
     coupled = objective.diagonal is not None
@@ -177,16 +179,16 @@ def _objective(entries: Mapping[str, Any] | None, forest: Forest) -> Objective |
     else:
         built_in = booster_named(forest.booster).objectives.get(name)
         if built_in is None:
-            raise ValueError(f"its objective {name!r:.60} is not one of {forest.booster} that can be wrapped")
-        # a model without splits has the spread of its labels, whatever the loss
+            raise ValueError(f"its objective {name!r:.60} is not among those of {forest.booster} that can be wrapped")
+        # a model without splits takes the spread of its labels, which is the squared loss
         objective, codes = replace(built_in, value=entries["value"], code=code), {built_in.code, SQUARED}
     if code not in codes or objective.link != forest.link:
-        raise ValueError(f"its objective {name!r} has the derivatives or the link of another")
+        raise ValueError(f"its objective {name!r} has the derivatives or the link of another objective")
     return objective
 
 
 def _conformal_entries(chosen: Chosen) -> dict[str, Any] | None:
-    """Return all but the residuals, which are those of `Chosen`."""
+    """Return the entries of conformal scores, except the residuals, which are stored as an array."""
     scores = chosen.conformal
     if scores is None:
         return None
@@ -200,13 +202,15 @@ def _conformal_entries(chosen: Chosen) -> dict[str, Any] | None:
 
 
 def _chosen(parts: Mapping[str, Any]) -> Chosen:
-    from ..distributions import family
+    from ..distributions import family  # needs scipy, which `import pgbm_plugin` does not load
 
     name, residuals, conformal = parts["settings"]["distribution"], parts["settings"]["residuals"], parts["conformal"]
     try:
         family(name)
     except ValueError as error:
-        raise ValueError(f"{error}; one of your own must be registered before (distributions.register)") from None
+        raise ValueError(
+            f"{error}; a family of your own must be registered first: distributions.register(cls)"
+        ) from None
     if residuals is not None and len(residuals) < 2:
         raise ValueError("it has fewer than two residuals")
     if conformal is not None:
@@ -227,23 +231,23 @@ def _scale(entries: Mapping[str, Any] | None) -> LogScale | None:
 
 
 def _check_range(state: ModelState) -> None:
-    """Refuse trees whose sum could overflow: predictions must be finite for every row."""
+    """Refuse a model whose prediction or variance could overflow for some row."""
     forest, calibration = state.forest, state.chosen.calibration
     if not 1 <= forest.divisor <= forest.n_trees:
         raise ValueError(f"its sum of {forest.n_trees} trees is divided by {forest.divisor}")
 
     def reach(per_leaf: NDArray[Any]) -> float:
+        """Return the largest absolute sum over trees that a row could have."""
         return float(np.maximum.reduceat(np.abs(per_leaf.astype(np.float64)), forest.leaf_start[:-1]).sum())
 
-    with np.errstate(over="ignore", invalid="ignore"):
-        margin, sd = reach(state.leaf_value) + abs(forest.base_margin), reach(state.weights.sd)
-        variances = [np.float64(sd) ** 2]
-        for scale in filter(None, (state.chosen.scale, state.training_scale)):
-            recursion = np.maximum(variances[0], scale.floor) ** scale.power
-            variances.append(recursion * np.exp(abs(scale.start) + reach(scale.step)))
-        variance = calibration.c * max(variances) ** calibration.b
+    margin, sd = reach(state.leaf_value) + abs(forest.base_margin), reach(state.weights.sd)
+    variances = [np.float64(sd) ** 2]
+    for scale in filter(None, (state.chosen.scale, state.training_scale)):
+        recursion = np.maximum(variances[0], scale.floor) ** scale.power
+        variances.append(recursion * np.exp(abs(scale.start) + reach(scale.step)))
+    variance = calibration.c * max(variances) ** calibration.b
     largest = float(np.finfo(state.leaf_value.dtype).max) / 4.0
     if not margin <= (largest**0.25 if forest.link == SIGNED_SQRT else largest):
-        raise ValueError("the values of its leaves add up to more than a prediction can be")
+        raise ValueError("its leaf values could add up to more than a float holds")
     if not (sd <= _MAX_SD and variance <= _MAX_VARIANCE):
-        raise ValueError("its variances, or what its calibration makes of them, could overflow")
+        raise ValueError("its variances could overflow, before or after calibration")

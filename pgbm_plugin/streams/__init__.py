@@ -1,1 +1,1 @@
-"""Rows in parts: batches, files and partitions, one after the other, and moments that are merged from them."""
+"""Rows that come in parts (batches, files, Dask partitions), and moments that are merged from the parts."""

@@ -1,4 +1,4 @@
-"""Batches: rows that come in parts, from iterators and files; each part is checked, and named in errors."""
+"""Batches of rows, from iterators and files; each batch is checked, and errors name the batch."""
 
 from __future__ import annotations
 
@@ -23,18 +23,16 @@ from ..trees.training_spec import TrainingSpec
 if TYPE_CHECKING:
     from .files import Files
 
-# Rows of a batch that keeps all threads busy, and numbers that it may hold.
-_MOST_ROWS, _NUMBERS = 1 << 17, 1 << 22
-_LEAST_ROWS = 1 << 10
-
+# Limits on the rows of a batch, and on the numbers that it holds. The most rows keep all threads busy.
+_LEAST_ROWS, _MOST_ROWS, _NUMBERS = 1 << 10, 1 << 17, 1 << 22
 
 Batch = tuple[str, RawRows]
-"""A part of the rows as it came, after the name that errors tell it by."""
+"""A batch of unchecked rows, after the name that errors call it by."""
 
 
 def is_stream(X: Any) -> bool:
     """Tell whether rows come in parts: an iterator, a path or pattern of files, a PyArrow data set or reader."""
-    if type(X) is np.ndarray:  # the short way for single rows
+    if type(X) is np.ndarray:  # returns early, because single rows are predicted in microseconds
         return False
     if isinstance(X, (str, os.PathLike)) or hasattr(X, "__next__") or hasattr(X, "read_next_batch"):
         return True
@@ -53,10 +51,10 @@ def is_labelled_stream(X: Any) -> bool:
 
 @dataclass(frozen=True)
 class Stream:
-    """Batches, and how many rows they have in all; None if that is not known."""
+    """Batches of labelled rows."""
 
     batches: Iterator[Batch]
-    rows: int | None
+    rows: int | None  # in all batches; None if unknown
 
 
 def labelled_stream(source: Any, features: Features, label: str | None, weight: str | None) -> Stream:
@@ -66,7 +64,7 @@ def labelled_stream(source: Any, features: Features, label: str | None, weight: 
 
         if label is None:
             raise TypeError("files need the name of the label's column: label='y'")
-        files = open_files(source, features, [label, *([] if weight is None else [weight])])
+        files = open_files(source, features, _present(label, weight))
         parts = (_file_batch(files, *part, label, weight) for part in files.batches(batch_rows(features)))
         return Stream(parts, files.rows)
     countable = isinstance(source, (list, tuple)) and all(isinstance(part, tuple) for part in source)
@@ -84,9 +82,9 @@ def unlabelled_stream(
     source : stream
         An iterator of tables, or files.
     features : Features
-        What the model expects of a row.
+        The model's columns.
     keep, numbers : sequence of str
-        Further columns of the tables: `keep` stay as they are, `numbers` are read as numbers.
+        Further columns of the tables: `keep` are not converted, `numbers` are read as numbers.
     """
     if is_files(source):
         from .files import open_files
@@ -107,13 +105,13 @@ def unlabelled_stream(
 
 
 def batch_rows(features: Features) -> int:
-    """Return how many rows to take at a time."""
+    """Return the number of rows to read at a time."""
     return int(np.clip(_NUMBERS // max(1, features.count), _LEAST_ROWS, _MOST_ROWS))
 
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Put the name of a batch in front of errors that are raised inside."""
+    """Put the name of a batch in front of the errors that are raised inside."""
     try:
         yield
     except UnsupportedModelError:
@@ -126,9 +124,9 @@ def naming(name: str) -> Iterator[None]:
 def read_batches(
     batches: Iterable[Batch], forest: Forest, spec: TrainingSpec, device: str
 ) -> Iterator[tuple[str, LabelledRows]]:
-    """Yield checked batches of a good size: small ones are joined, empty ones left out."""
+    """Yield (name, rows) of checked batches; small batches are joined, empty ones left out."""
     wanted = batch_rows(forest.features)
-    codes = _Codes()
+    codes: dict[tuple[str, int], Any] = {}
     small: list[LabelledRows] = []
     weighted: bool | None = None
     first = last = ""
@@ -137,15 +135,15 @@ def read_batches(
             if table_length(raw.X) == 0:
                 continue
             data = read_labelled(raw, forest, spec, device, part=True)
-            codes.check(data.rows.on_host())
+            _check_codes(data.rows.on_host(), codes)
             if weighted is not None and weighted != (data.weight is not None):
-                raise ValueError(f"it has {'no' if weighted else 'a'} weight, unlike those before")
+                raise ValueError(f"it has {'no' if weighted else 'a'} weight, unlike the batches before")
             weighted = data.weight is not None
-            # rows of a GPU are not joined: they would have to come back
+            # rows on a GPU are not joined, because they would have to be copied back
             is_small = 2 * len(data) < wanted and not data.rows.on_gpu
             if is_small:
                 first, last = first or name, name
-                # a copy, because the next batch may come in the same array
+                # a copy, because an iterator may reuse its array for the next batch
                 small.append(LabelledRows(matrix_rows([data.rows]), data.y, data.weight, None))
         if not is_small:
             yield name, data
@@ -157,7 +155,7 @@ def read_batches(
 
 
 def _together(parts: list[LabelledRows]) -> LabelledRows:
-    """Join several batches, whose rows are converted, into one."""
+    """Join several batches of converted rows into one."""
     if len(parts) == 1:
         return parts[0]
     rows = matrix_rows([part.rows for part in parts])
@@ -166,29 +164,26 @@ def _together(parts: list[LabelledRows]) -> LabelledRows:
     return LabelledRows(rows, label, np.concatenate(weights) if weights else None, None)
 
 
-class _Codes:
-    """Checks that batches agree on what a category's code stands for, where the model has only codes."""
-
-    def __init__(self) -> None:
-        self.value: dict[tuple[str, int], Any] = {}
-
-    def check(self, rows: Rows) -> None:
-        for column, code, value in rows.own_codes() if isinstance(rows, Frame) else ():
-            if self.value.setdefault((column, code), value) != value:
-                raise ValueError(
-                    f"column {column!r} has other categories than in the batches before, and the model has stored "
-                    f"none, only codes: give all batches the same categories, as in training"
-                )
+def _check_codes(rows: Rows, codes: dict[tuple[str, int], Any]) -> None:
+    """Refuse a batch whose category codes mean other values than in the batches before, collected in `codes`."""
+    for column, code, value in rows.own_codes() if isinstance(rows, Frame) else ():
+        if codes.setdefault((column, code), value) != value:
+            raise ValueError(
+                f"column {column!r} has other categories than in the batches before, and the model stores codes "
+                f"instead of categories: give all batches the categories of training"
+            )
 
 
 def _labelled(i: int, part: Any, features: Features, label: str | None, weight: str | None) -> Batch:
-    """Return a batch of an iterator, which is a tuple, or a frame with the label among its columns."""
+    """Return a batch from an item of an iterator: a tuple, or a frame with the label among its columns."""
     name = f"batch {i}"
     if isinstance(part, (tuple, list)) and len(part) in (2, 3):
         return name, RawRows(*part)
     if is_frame(part):
         if label is None:
-            raise TypeError(f"{name} is a table without labels: give (X, y), or the name of its column, label='y'")
+            raise TypeError(
+                f"{name} is a table without labels: give (X, y), or the name of the label's column, label='y'"
+            )
         return _split(name, part, features, label, weight)
     shown = f"a tuple of {len(part)}" if isinstance(part, tuple) else f"a {type(part).__name__}"
     raise TypeError(f"{name} is {shown}: batches are (X, y) or (X, y, weight), or frames with label='column'")
@@ -196,31 +191,35 @@ def _labelled(i: int, part: Any, features: Features, label: str | None, weight: 
 
 def _file_batch(files: Files, name: str, table: Any, label: str, weight: str | None) -> Batch:
     with naming(name):
-        return name, RawRows(files.features(table), table[label], None if weight is None else table[weight])
+        return name, RawRows(files.features(table), *(table[column] for column in _present(label, weight)))
 
 
 def _split(name: str, table: Any, features: Features, label: str, weight: str | None) -> Batch:
-    """Take features, labels and weights out of one table."""
-    columns = [label, *([] if weight is None else [weight])]
+    """Split a table into features, labels and weights."""
+    columns = _present(label, weight)
     with naming(name):
         present = columns_of(table)
         lost = [column for column in columns if column not in present]
         if lost:
             raise ValueError(missing_column(lost[0], present))
         X = _features_of(table, features, columns)
-    return name, RawRows(X, table[label], None if weight is None else table[weight])
+    return name, RawRows(X, *(table[column] for column in columns))
+
+
+def _present(*names: str | None) -> list[str]:
+    return [name for name in names if name is not None]
 
 
 def _features_of(table: Any, features: Features, besides: Sequence[str]) -> Any:
     columns = columns_of(table)
     places = feature_places(columns, features, besides)
-    if hasattr(table, "iloc"):  # pandas, whose names need not be strings, nor be there once
+    if hasattr(table, "iloc"):  # pandas, whose names may be repeated or not be strings
         return table.iloc[:, places]
     return table.select([columns[place] for place in places])
 
 
 def feature_places(columns: Sequence[str], features: Features, besides: Sequence[str]) -> list[int]:
-    """Return the places of a table's columns that the model takes: by name if it has names, else all `besides` some."""
+    """Return the positions of the model's columns in a table: found by name, or all but `besides` without names."""
     if features.names is None:
         return [i for i, column in enumerate(columns) if column not in besides]
     places: dict[str, list[int]] = {}
@@ -229,7 +228,7 @@ def feature_places(columns: Sequence[str], features: Features, besides: Sequence
     lost = [name for name in features.names if name not in places]
     if lost:
         raise ValueError(f"it lacks columns of the model: {', '.join(map(repr, lost[:5]))}")
-    # a column of the very name that is stored is meant before one with blanks
+    # a column with exactly the stored name goes before one whose name was changed on storing
     chosen = [[i for i in places[name] if columns[i] == name] or places[name] for name in features.names]
     twice = [name for name, several in zip(features.names, chosen, strict=True) if len(several) > 1]
     if twice:
@@ -238,7 +237,7 @@ def feature_places(columns: Sequence[str], features: Features, besides: Sequence
 
 
 def is_files(source: Any) -> bool:
-    """Tell whether rows are in files or a PyArrow data set."""
+    """Tell whether rows are in files or in a PyArrow data set."""
     if isinstance(source, (list, tuple)):
         return bool(source) and all(isinstance(part, (str, os.PathLike)) for part in source)
     return is_stream(source) and not hasattr(source, "__next__") and not hasattr(source, "read_next_batch")

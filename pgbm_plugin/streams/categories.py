@@ -1,7 +1,7 @@
-"""Categories in files: which columns hold them, and their values as the model has stored them.
+"""Categorical columns of files, converted to the values that the model stores.
 
-A live frame says itself which of its columns are categorical. In a file, columns of text are categorical, and columns
-of numbers only where the model says so.
+In a data frame, the column types say which columns are categorical. In a file, columns of text are categorical, and
+columns of numbers only where the model says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TEXT, _NUMBERS, _TRUTH = "text", "numbers", "truth values"
 
 
 def with_category_columns(features: Features, names: Sequence[str]) -> Features:
-    """Return the features with the columns that hold the stored categories, which LightGBM does not store."""
+    """Return the features with `names` as their categorical columns, which LightGBM does not store."""
     if isinstance(names, str):
         raise TypeError(f"categorical must be a list of names, not {names!r}")
     own = [] if features.names is None else list(features.names)
@@ -34,14 +34,14 @@ def with_category_columns(features: Features, names: Sequence[str]) -> Features:
         return features
     if len(columns) != len(features.categories):
         raise ValueError(
-            f"categorical has {len(columns)} columns, the model was trained with {len(features.categories)} "
-            f"categorical ones that had values of their own: name these"
+            f"categorical has {len(columns)} columns, but the model was trained with {len(features.categories)} of "
+            f"category type: name exactly these"
         )
     return replace(features, category_columns=columns)
 
 
 def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, tuple[Any, ...]]:
-    """Return column -> stored values for columns that hold categories; `types` are Arrow's, in the model's order."""
+    """Return column -> stored values of the categorical columns; `types` are Arrow's, in the model's order."""
     import pyarrow as pa
 
     names = list(types)
@@ -49,8 +49,8 @@ def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, 
     code_columns = [j for j in text if j in features.code_columns and not pa.types.is_dictionary(types[names[j]])]
     if code_columns:
         raise ValueError(
-            f"column {names[code_columns[0]]!r} holds text, and of its categories the model has stored no values, only "
-            f"codes: give the codes of training"
+            f"column {names[code_columns[0]]!r} holds text, but for its categories the model stores only codes: give "
+            f"the codes of training"
         )
     if not features.categories:
         return {}
@@ -58,28 +58,28 @@ def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, 
     if where is None:
         where = tuple(j for j, name in enumerate(names) if j in text or pa.types.is_dictionary(types[name]))
         if len(where) != len(features.categories):
-            found = ", ".join(repr(names[j]) for j in where) or "none"
+            shown = ", ".join(repr(names[j]) for j in where) or "none"
             raise ValueError(
-                f"the model was trained with {len(features.categories)} categorical columns, and of those in the "
-                f"files {len(where)} hold text or categories ({found}); if others hold them as numbers, name all: "
-                f"wrap(..., categorical=[...]), or --categorical on the command line"
+                f"the model was trained with {len(features.categories)} categorical columns, but in the files "
+                f"{len(where)} hold text or categories ({shown}); if some categories are numbers, name all categorical "
+                f"columns: wrap(..., categorical=[...]), or --categorical on the command line"
             )
     return {names[j]: values for j, values in zip(where, features.categories, strict=True) if j < len(names)}
 
 
 def encoded(column: Any, name: str, values: Sequence[Any], is_csv: bool) -> Any:
-    """Return a column as an Arrow dictionary of values that compare with the stored ones."""
+    """Return a column as an Arrow dictionary whose values have the type of the stored ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    expected, found = _kind_of_values(values), _kind_of_type(column.type)
-    if found is None:  # all are missing
+    expected, kind = _kind_of_values(values), _kind_of_type(column.type)
+    if kind is None:  # all values are missing
         return column.cast(pa.string()).dictionary_encode()
-    if found == expected and not is_csv:
+    if kind == expected and not is_csv:
         return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    if found != _TEXT or expected is None:
+    if kind != _TEXT or expected is None:
         raise ValueError(
-            f"column {name!r} holds {found}, and the model's categories are {expected or 'of several types'}, such as "
+            f"column {name!r} holds {kind}, but the model's categories are {expected or 'of several types'}, such as "
             f"{values[0]!r}"
         )
     if pa.types.is_dictionary(column.type):
@@ -91,16 +91,16 @@ def encoded(column: Any, name: str, values: Sequence[Any], is_csv: bool) -> Any:
 
 
 def _parsed(column: Any, name: str, expected: str) -> Any:
-    """Return text as the numbers or truth values that it spells."""
+    """Parse text as numbers or truth values."""
     import pyarrow as pa
 
-    # whole numbers first: they are exact, and floats beyond 2^53 are not
+    # whole numbers first, because floats beyond 2^53 are not exact
     for kind in (pa.int64(), pa.float64()) if expected == _NUMBERS else (pa.bool_(),):
         try:
             return column.cast(kind).dictionary_encode()
         except pa.ArrowInvalid as error:
             reason = error
-    raise ValueError(f"column {name!r} holds text, and the model's categories are {expected}: {reason}")
+    raise ValueError(f"column {name!r} holds text, but the model's categories are {expected}: {reason}")
 
 
 def _kind_of_values(values: Sequence[Any]) -> str | None:
@@ -111,7 +111,7 @@ def _kind_of_values(values: Sequence[Any]) -> str | None:
 
 
 def _kind_of_type(kind: Any) -> str | None:
-    """Return what a column of an Arrow type holds; None for no value at all."""
+    """Return what a column of this Arrow type holds; None if the type has no values but missing ones."""
     from pyarrow import types
 
     if types.is_dictionary(kind):

@@ -1,4 +1,4 @@
-"""What is special about CSV: column types that the model knows better than Arrow guesses, and errors in plain words."""
+"""Special treatment of CSV files: column types taken from the model, and Arrow's errors in plain words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_CONVERTED = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid (?:value '(.*)'|UTF8 data)"
 )
 
-# What is read at a time, and so the longest line: a table of 100,000 columns has lines of 2 MB.
+# Bytes that are read at a time. No line can be longer; a table of 100,000 columns has lines of 2 MB.
 _BLOCK = 1 << 22
 
 
@@ -22,11 +22,11 @@ def is_csv(path: str) -> bool:
 
 
 def csv_format() -> Any:
-    """Return Arrow's reader, for long lines and values that hold line breaks."""
+    """Return Arrow's CSV reader, with options for long lines and for line breaks inside values."""
     from pyarrow.csv import ParseOptions, ReadOptions
     from pyarrow.dataset import CsvFileFormat
 
-    # without being told, Arrow cuts a file at a line break within quotes
+    # by default, Arrow would end a row at a line break inside quotes
     return CsvFileFormat(ParseOptions(newlines_in_values=True), read_options=ReadOptions(block_size=_BLOCK))
 
 
@@ -37,9 +37,9 @@ def check_separated(columns: Sequence[str]) -> None:
 
 
 def csv_schema(schema: Any, numbers: Sequence[str], categories: Container[str], keep: Sequence[str]) -> Any:
-    """Return the types to read a file's columns in. Arrow would guess them from its first lines alone.
+    """Return the types to read a file's columns in, which Arrow would guess from the first lines alone.
 
-    Categories stay text, because 01 and 1 may be two of them, and so do columns to keep.
+    Categories are read as text, because 01 and 1 may be different categories. Columns to keep are text, too.
     """
     import pyarrow as pa
 
@@ -52,7 +52,7 @@ def csv_schema(schema: Any, numbers: Sequence[str], categories: Container[str], 
 
 
 def missing_spellings(values: Sequence[Any]) -> list[str]:
-    """Return the texts that stand for a missing value, unless the model knows them as categories."""
+    """Return the texts that mean a missing value, without those that are categories of the model."""
     from pyarrow.csv import ConvertOptions
 
     return [text for text in ConvertOptions().null_values if text not in values]
@@ -60,7 +60,7 @@ def missing_spellings(values: Sequence[Any]) -> list[str]:
 
 @contextmanager
 def plain_reason(columns: Sequence[str], path: str | None = None) -> Iterator[None]:
-    """Turn Arrow's errors inside into plain words, with the file's name in front if there is a `path`."""
+    """Turn Arrow's errors inside into plain words, with `path`, if given, in front."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -76,7 +76,7 @@ def plain_reason(columns: Sequence[str], path: str | None = None) -> Iterator[No
             what = f"text that is not UTF-8{row}" if wrong[4] is None else f"{wrong[4]!r}{row}, which is not a number"
             text = f"column {columns[int(wrong[1])]!r} holds {what}"
         if "straddles two block boundaries" in text:
-            text = f"it has a line of more than {_BLOCK >> 20} MB, or a quote without its end: write it as Parquet"
+            text = f"it has a line of more than {_BLOCK >> 20} MB, or a quote that never ends: write it as Parquet"
         if "Empty CSV file or block" in text:
             text = f"Empty CSV file, or a first line of more than {_BLOCK >> 20} MB"
         raise ValueError(text if path is None else f"{path!r}: {text}") from error

@@ -1,4 +1,4 @@
-"""Parquet and CSV files, read through PyArrow's data sets with a few batches in memory at a time."""
+"""Parquet and CSV files, read through PyArrow with a few batches in memory at a time."""
 
 from __future__ import annotations
 
@@ -14,41 +14,27 @@ from .batches import feature_places, naming
 from .categories import category_columns, encoded
 from .csvfiles import check_separated, csv_format, csv_schema, is_csv, plain_reason
 
-# Batches that Arrow's own threads decode while the trees work on one.
+# Number of batches that Arrow's own threads decode ahead.
 _AHEAD = 2
 
 
 @dataclass(frozen=True)
 class Files:
-    """A data set, and what is read of it.
+    """Opened files, and the columns that are read from them."""
 
-    Attributes
-    ----------
-    dataset : pyarrow.dataset.Dataset
-        The files.
-    schema : pyarrow.Schema
-        The types that columns are read in.
-    taken : list of str
-        The model's columns, in its order.
-    besides : list of str
-        Further columns that are read.
-    categories : dict
-        The taken columns that hold categories, with the values that the model has stored for each.
-    """
-
-    dataset: Any
-    schema: Any
-    taken: list[str]
-    besides: list[str]
-    categories: dict[str, tuple[Any, ...]]
+    dataset: Any  # pyarrow.dataset.Dataset
+    schema: Any  # pyarrow.Schema, the types that columns are read in
+    taken: list[str]  # the model's columns, in its order
+    besides: list[str]  # further columns
+    categories: dict[str, tuple[Any, ...]]  # categorical columns of the model -> the values that it stores
 
     @property
     def rows(self) -> int | None:
-        """Return the number of rows; None where all of them would have to be read to know."""
+        """Return the number of rows; None for CSV, where all rows would have to be read to count them."""
         return None if _is_csv(self.dataset) else int(self.dataset.count_rows())
 
     def batches(self, rows: int) -> Iterator[tuple[str, Any]]:
-        """Yield (file, record batch) in order, of so many rows at most; the next ones are read meanwhile."""
+        """Yield (file name, record batch) in order, with at most `rows` rows each."""
         columns = list(dict.fromkeys([*self.taken, *self.besides]))
         for fragment in self.dataset.get_fragments():
             name, own = _name(fragment), fragment.physical_schema.names
@@ -71,7 +57,7 @@ class Files:
         return pa.RecordBatch.from_arrays(columns, names=self.taken)
 
     def table(self, rows: int) -> tuple[Any, Any]:
-        """Return all rows as two tables: the model's columns, and those besides."""
+        """Return all rows as two tables: the model's columns, and the further ones."""
         import pyarrow as pa
 
         parts, besides = [], []
@@ -81,15 +67,15 @@ class Files:
             besides.append(batch.select(self.besides))
         if not parts:
             first = next(map(_name, self.dataset.get_fragments()), "the data set")
-            raise ValueError(f"{first} has no rows, nor has any file beside it")
+            raise ValueError(f"{first} has no rows, nor has any other file")
         return pa.Table.from_batches(parts), pa.Table.from_batches(besides)
 
 
 def open_files(source: Any, features: Features, numbers: Sequence[str] = (), keep: Sequence[str] = ()) -> Files:
     """Open the files behind a path, a pattern, a list of either, or a data set.
 
-    The model's columns are read, and besides them `numbers`, such as labels, and columns to `keep`, which stay as they
-    are. A file that lacks one of them is refused before any row is read: Arrow would read missing values.
+    The model's columns are read, further `numbers`, such as labels, and columns to `keep`, which are not converted. A
+    file that lacks a column is refused before any row is read, because Arrow would fill it with missing values.
     """
     dataset, besides = _dataset(source), [*numbers, *keep]
     fragments = list(dataset.get_fragments())
@@ -122,24 +108,24 @@ def _check_columns(columns: Sequence[str], name: str, features: Features, beside
 
 
 def find_files(source: Any) -> list[str]:
-    """Return the paths behind a path, a pattern, or a list of either; those of a pattern in alphabetical order."""
+    """Return the paths behind a path, a pattern, or a list of either; paths of a pattern are sorted."""
     paths: list[str] = []
     for part in source if isinstance(source, (list, tuple)) else [source]:
         text = os.fspath(part)
-        found = [text] if "://" in text or os.path.exists(text) else sorted(glob.glob(text, recursive=True))
-        if not found:
+        matches = [text] if "://" in text or os.path.exists(text) else sorted(glob.glob(text, recursive=True))
+        if not matches:
             raise FileNotFoundError(f"no Parquet or CSV file at {text!r}")
         if os.path.exists(text) and not (os.path.isfile(text) or os.path.isdir(text)):
-            raise ValueError(f"{text!r} is a pipe or a device, of which no part can be read twice: give a file")
-        paths += found
+            raise ValueError(f"{text!r} is a pipe or a device, which cannot be read twice: give a file")
+        paths += matches
     return paths
 
 
 def is_read(source: Any, path: str | os.PathLike[str]) -> bool:
-    """Tell whether an existing file is among those that are read."""
+    """Tell whether the file at `path` exists and is among the files of `source`."""
     target = os.path.realpath(path)
     is_path = isinstance(source, (str, os.PathLike, list, tuple))
-    paths = find_files(source) if is_path else getattr(source, "files", [])  # of a data set; a scanner does not tell
+    paths = find_files(source) if is_path else getattr(source, "files", [])  # some data sets do not list their files
     read = map(os.path.realpath, paths)
     return os.path.exists(target) and any(os.path.commonpath([target, place]) == place for place in read)
 
@@ -155,7 +141,7 @@ def _dataset(source: Any) -> Any:
     kind = {"format": csv_format()} if True in kinds else {"format": "parquet", "partitioning": "hive"}
     with plain_reason((), paths[0]):
         dataset = ds.dataset(paths[0] if len(paths) == 1 else paths, **kind)
-        _ = dataset.schema.names  # which may not be text at all
+        _ = dataset.schema.names  # raises if the names are not UTF-8
     return dataset
 
 

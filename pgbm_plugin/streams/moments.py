@@ -1,4 +1,4 @@
-"""Moments of rows that come in batches: one pass, merged in the order of the batches."""
+"""Moments of rows that come in batches, gathered in one pass and merged in the order of the batches."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def stream_moments(
 ) -> tuple[TrainingSpec, LeafMoments, bool]:
     """Return the spec, the moments over all batches, and whether rows were weighted.
 
-    Where boosting started from the mean label, that is known after the last batch only. With `settle`, what the first
-    trees need of each row is kept until then (`FirstTrees`), so that the moments are those of all rows at once.
+    If boosting started from the mean label, that mean is known only after the last batch. With `settle`, `FirstTrees`
+    keeps what the first trees need of each row until then, so that the moments equal those of all rows at once.
     """
     check_takes_batches(spec, objective)
     stream = labelled_stream(source, forest.features, label, weight)

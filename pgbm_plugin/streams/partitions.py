@@ -1,9 +1,10 @@
-"""Moments of Dask collections: one task per partition, merged by a tree. Dask is imported when it is called."""
+"""Moments of Dask collections: one task per partition, and tasks that merge the results of neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 from uuid import uuid4
 
@@ -21,18 +22,18 @@ from ..trees.forest import Features, Forest
 from ..trees.training_spec import TrainingSpec
 from .batches import naming
 
-# Results that one task merges.
+# Number of results that one task merges.
 _WIDTH = 8
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What the tasks know of the model. The `device` is one of the worker that runs them."""
+    """The model as the tasks need it."""
 
     forest: Forest
     spec: TrainingSpec
     objective: CustomObjective | None
-    device: str
+    device: str  # of the worker that runs the task
 
 
 def dask_moments(
@@ -54,22 +55,20 @@ def dask_moments(
 
     def moments_of(forest: Forest, spec: TrainingSpec) -> LeafMoments:
         task = _Task(forest, spec, objective, device)
-        moments: LeafMoments = _reduced(
-            _partition_moments, task, parts.X, parts.y, parts.sample_weight, parts.init_score
-        )
+        moments: LeafMoments = _reduced(_partition_moments, task, *vars(parts).values())
         if moments.rows == 0:
             raise ValueError("the collection has no rows")
         return moments
 
     if not (settle and spec.start_is_mean and raw.init_score is None):
         return without_weights(spec, objective), moments_of(forest, spec), weighted
-    # a pass of its own over labels and weights: features stay where they are
+    # one more pass, over labels and weights only
     sums = _reduced(_label_sums, _Task(forest, spec, None, device), parts.y, parts.sample_weight)
     return *moments_from_mean(forest, spec, sums, moments_of), weighted
 
 
 def _reduced(task: Callable[..., Any], task_model: _Task, *columns: list[Any]) -> Any:
-    """Run a task on every partition, and merge the results of neighbours until one is left."""
+    """Run a task on every partition, and merge the results of neighbours until one result is left."""
     import dask
 
     model, task, merge = shared(task_model), dask.delayed(task, pure=False), dask.delayed(_merged, pure=False)
@@ -80,14 +79,14 @@ def _reduced(task: Callable[..., Any], task_model: _Task, *columns: list[Any]) -
 
 
 def shared(thing: Any) -> Any:
-    """Put what many tasks need into the graph once, so that it can be made again wherever it was lost."""
+    """Put an object that many tasks need into the Dask graph, once."""
     import dask
 
     return dask.delayed(thing, name=f"{type(thing).__name__}-{uuid4().hex}", traverse=False)
 
 
 def _label_sums(model: _Task, number: int, y: Any, weight: Any) -> LabelSums:
-    """Sum up the labels of one partition, where boosting started from the mean label."""
+    """Return the sums over the labels of one partition, for boosting that started from the mean label."""
     sums, n = LabelSums.of_model(model.spec, model.forest), table_length(y)
     if n == 0:
         return sums
@@ -97,7 +96,7 @@ def _label_sums(model: _Task, number: int, y: Any, weight: Any) -> LabelSums:
 
 
 def _partition_moments(model: _Task, number: int, X: Any, y: Any, weight: Any, init_score: Any) -> LeafMoments:
-    """Return the moments of one partition, on one thread."""
+    """Return the moments of one partition, computed on one thread."""
     with naming(f"partition {number}"):
         if table_length(X) == table_length(y) == 0:
             return LeafMoments.of_nothing(model.forest.n_leaves)
@@ -108,10 +107,7 @@ def _partition_moments(model: _Task, number: int, X: Any, y: Any, weight: Any, i
 
 
 def _merged(parts: Sequence[Any]) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.merge(part)
-    return total
+    return reduce(lambda total, part: total.merge(part), parts)
 
 
 def is_dask(X: Any) -> bool:
@@ -130,15 +126,14 @@ def one_block_wide(X: Any) -> Any:
 
 
 def partitions(X: Any) -> list[Any]:
-    """Return the delayed partitions of a frame, or blocks of rows of an array."""
-    delayed = X.to_delayed() if is_dask_frame(X) else one_block_wide(X).to_delayed().ravel()
-    return list(delayed)
+    """Return the delayed partitions of a frame, or the delayed blocks of rows of an array."""
+    return list(X.to_delayed() if is_dask_frame(X) else one_block_wide(X).to_delayed().ravel())
 
 
 def check_columns(X: Any, features: Features) -> None:
-    """Refuse, before the work, columns that are not the model's, and categories that partitions code differently.
+    """Refuse columns that are not the model's, and categories whose codes may differ between partitions.
 
-    Codes matter only where the model has stored no categories.
+    Codes matter only for columns whose categories the model does not store.
     """
     if not is_dask_frame(X):
         check_count(X.shape[1] if X.ndim == 2 else 1, features)
@@ -147,20 +142,20 @@ def check_columns(X: Any, features: Features) -> None:
     for name in (X.columns[j] for j in features.code_columns):
         if str(X.dtypes[name]) == "category" and not X[name].cat.known:
             raise ValueError(
-                f"column {name!r} has categories that Dask does not know, and the model has stored none, only codes: "
-                f"call dX.categorize() first"
+                f"column {name!r} has categories that Dask does not know, and the model stores only codes: call "
+                f"dX.categorize() first"
             )
 
 
 def _aligned(raw: RawRows) -> RawRows:
-    """Return lists of delayed partitions in the place of collections; lists of None for what was not given."""
+    """Replace each collection by the list of its delayed partitions, and None by a list of None."""
     parts = partitions(raw.X)
     columns = {"y": raw.y, "sample_weight": raw.sample_weight, "init_score": raw.init_score}
     return RawRows(parts, *(_column_parts(name, column, raw.X, len(parts)) for name, column in columns.items()))
 
 
 def _column_parts(name: str, column: Any, X: Any, count: int) -> list[Any]:
-    """Return the partitions of a column, brought to those of X as far as these are known."""
+    """Return the partitions of a column, changed to match those of X where Dask knows their sizes."""
     if column is None:
         return [None] * count
     if not is_dask(column):
@@ -178,7 +173,7 @@ def _column_parts(name: str, column: Any, X: Any, count: int) -> list[Any]:
     parts = partitions(column)
     if len(parts) != count:
         raise ValueError(
-            f"{name} has {len(parts)} partitions, X has {count}, and Dask does not know how they fit: make both of one "
-            f"collection, or bring them to the same partitions with repartition or rechunk"
+            f"{name} has {len(parts)} partitions, X has {count}, and Dask does not know the rows in each: take both "
+            f"from one collection, or give them the same partitions with repartition or rechunk"
         )
     return parts

@@ -1,4 +1,4 @@
-"""Distributions of rows, written to a Parquet or CSV file batch by batch."""
+"""Predicted distributions, written to a Parquet or CSV file batch by batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv as csv_module
 import io
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -21,34 +21,22 @@ from .batches import is_files, is_stream, naming, unlabelled_stream
 from .files import import_dataset, is_read
 
 Summarise = Callable[[Any, ArrayLike, ArrayLike, Any], dict[str, Any]]
-"""``(rows, quantiles, intervals, init_score) -> columns`` of the rows' distributions."""
+"""``(rows, quantiles, intervals, init_score) -> columns`` that summarise the distributions of the rows."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What is written of each row, besides mean and std.
+    """Columns to write besides mean and std, and the column of init scores to read."""
 
-    Attributes
-    ----------
-    quantiles : array-like
-        Levels, for columns such as q05.
-    intervals : array-like
-        Coverages, for columns such as lower90 and upper90.
-    keep : tuple of str
-        Columns that are copied.
-    init_score : str or None
-        The column of the margin that each row starts from. It is not written.
-    """
-
-    quantiles: ArrayLike = ()
-    intervals: ArrayLike = ()
-    keep: tuple[str, ...] = ()
-    init_score: str | None = None
+    quantiles: ArrayLike = ()  # levels, for columns such as q05
+    intervals: ArrayLike = ()  # coverages, for columns such as lower90 and upper90
+    keep: tuple[str, ...] = ()  # columns of the input to copy
+    init_score: str | None = None  # column of the margins that rows start from, not written
 
     def __post_init__(self) -> None:
         clash = {"mean", "std", *level_names(self.quantiles), *interval_names(self.intervals)}.intersection(self.keep)
         if clash:
-            raise ValueError(f"keep has {sorted(clash)[0]!r}, which is the name of a column that is written")
+            raise ValueError(f"keep has {sorted(clash)[0]!r}, the name of a predicted column: rename it in the input")
 
 
 def write_distributions(
@@ -61,7 +49,7 @@ def write_distributions(
     csv: bool,
     progress: bool,
 ) -> int:
-    """Write a file, which appears when it is complete, or to an open stream; return the number of rows.
+    """Write distributions to an open stream, or to a file that appears when it is complete; return the rows written.
 
     See `ProbabilisticModel.predict_parquet`.
     """
@@ -76,7 +64,7 @@ def write_distributions(
         stream = stack.enter_context(replacing(target)) if isinstance(target, (str, os.PathLike)) else target
         write = None
         for part in _tables(summarise, features, X, columns):
-            write = write or stack.enter_context((_csv_writer if csv else _parquet_writer)(stream, part.schema))
+            write = write or _new_writer(stack, stream, part.schema, csv)
             write(part)
             written += len(part)
             advance(len(part))
@@ -98,24 +86,20 @@ def _tables(summarise: Summarise, features: Features, X: Any, columns: Columns) 
         yield pa.table(out)
 
 
-@contextmanager
-def _parquet_writer(stream: BinaryIO, schema: Any) -> Iterator[Callable[[Any], None]]:
-    import pyarrow.parquet as pq
+def _new_writer(stack: ExitStack, stream: BinaryIO, schema: Any, csv: bool) -> Callable[[Any], None]:
+    """Return a function that writes a table to the stream; the end of the stack completes the file."""
+    if not csv:
+        import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(stream, schema) as writer:
-        yield writer.write_table
-
-
-@contextmanager
-def _csv_writer(stream: BinaryIO, schema: Any) -> Iterator[Callable[[Any], None]]:
-    """Write CSV in which every float comes back to the bit, with quotes only in parts that need them."""
+        return stack.enter_context(pq.ParquetWriter(stream, schema)).write_table  # type: ignore[no-any-return]
     header = io.StringIO()
     csv_module.writer(header, lineterminator="\n").writerow(schema.names)
     stream.write(header.getvalue().encode())
-    yield lambda table: _write_csv(table, stream)
+    return lambda table: _write_csv(table, stream)
 
 
 def _write_csv(table: Any, stream: BinaryIO) -> None:
+    """Write a part of a CSV file: floats with all their digits, and quotes only if the part needs them."""
     import pyarrow as pa
     from pyarrow.csv import WriteOptions, write_csv
 

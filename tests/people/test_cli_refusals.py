@@ -39,9 +39,9 @@ def test_warnings_are_one_line(cli_folder, tmp_path, capsys):
         # models
         (
             "predict {d}/model.txt {d}/new.parquet -o {t}/o.csv",
-            "LightGBM model without moments: first pgbm-",
+            "LightGBM model without moments: first run pgbm-",
         ),
-        ("tune {d}/model.txt --data {d}/rows.csv --label y", "LightGBM model without moments: first pgbm-"),
+        ("tune {d}/model.txt --data {d}/rows.csv --label y", "LightGBM model without moments: first run pgbm-"),
         ("report {d}/model.txt {d}/rows.csv --label y -o {t}/r.html", "LightGBM model without moments"),
         (
             "wrap {d}/model.pgbm --data {d}/rows.csv --label y -o {t}/m.pgbm",
@@ -126,7 +126,7 @@ def test_errors(words, match, cli_folder, tmp_path, capsys):
         ("predict m.pgbm new.csv -o o.csv --n-jobs 0", "a number of threads"),
         ("predict m.pgbm new.csv -o o.csv --device gpu", "device must be 'auto', 'cpu', 'cuda'"),
         ("tune m.pgbm --data v.csv --label y --score mse", "invalid choice: 'mse'"),
-        ("wrap {d}/model.txt --data {d}/rows.csv -o m.pgbm", "--data needs the name of the column of labels"),
+        ("wrap {d}/model.txt --data {d}/rows.csv -o m.pgbm", "--data needs the name of the label's column"),
         ("wrap {d}/model.txt --label y -o m.pgbm", "give --data FILE as well"),
     ],
 )

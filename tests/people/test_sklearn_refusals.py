@@ -44,11 +44,11 @@ def test_warnings_that_tell_something(regressor, numeric):
         ({"estimator": make_pipeline(StandardScaler(), lgb.LGBMRegressor())}, TypeError, "make_pipeline"),
         ({"rho": 2.0}, ValueError, r"rho must lie in \[-1, 1\]"),
         ({"distribution": "cauchy"}, ValueError, "unknown distribution 'cauchy'; known"),
-        ({"distribution": "conformal", "conformal_fraction": 0.5}, ValueError, "what conformal_fraction makes"),
+        ({"distribution": "conformal", "conformal_fraction": 0.5}, ValueError, "is set by conformal_fraction"),
         ({"distribution": "empirical"}, ValueError, "set tune_fraction"),
         ({"tune_fraction": 1.0}, ValueError, "tune_fraction must lie strictly between 0 and 1"),
         ({"conformal_fraction": 20}, ValueError, "conformal_fraction must lie strictly between 0 and 1"),
-        ({"tune_fraction": 0.01}, ValueError, "tune_fraction=0.01 of 400 rows is 4, and 6 are needed"),
+        ({"tune_fraction": 0.01}, ValueError, "tune_fraction=0.01 of 400 rows is 4, but 6 are needed"),
         ({"tune_fraction": 0.5, "conformal_fraction": 0.5}, ValueError, "2 rows to train on, not 0"),
     ],
 )

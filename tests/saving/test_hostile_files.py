@@ -101,7 +101,7 @@ CASES = {
     "leaf value": (set_array("forest.leaf_value", 0, np.nan), r"forest\.leaf_value.*finite"),
     "sum of leaves": (set_array("forest.leaf_value", slice(None), 1e308), "add up to more"),
     "sd": (set_array("weights.sd", 0, 1e200), "overflow"),
-    "no rows in any leaf": (set_array("moments.count", slice(None), 0), "moments are those of no rows"),
+    "no rows in any leaf": (set_array("moments.count", slice(None), 0), "moments were gathered from no rows"),
     "count": (set_array("moments.count", 0, -1), r"moments\.count.*negative"),
     "moments": (set_array("moments.gg", 0, np.inf), r"moments\.gg.*finite"),
     "residuals": (set_array("settings.residuals", 3, np.nan), r"settings\.residuals.*finite"),
@@ -120,7 +120,7 @@ CASES = {
     "derivatives": (set_scalar("objective", "code", 5), "derivatives"),
     "certificate": (set_scalar("certificate", "status", "blessed"), r"certificate\.status is 'blessed'"),
     "divisor": (set_scalar("forest", "divisor", 0), "divided by 0"),
-    "rows": (set_scalar("moments", "rows", 0), "no rows"),
+    "rows": (set_scalar("moments", "rows", 0), "moments need rows"),
     "names": (set_scalar("features", "names", ["a"]), "1 names of 6 features"),
     "columns": (set_scalar("features", "category_columns", [1, 99]), "column that is not there"),
     "category": (set_scalar("features", "categories", [[[]], []]), "category"),
@@ -138,7 +138,7 @@ BOOSTED_CASES = {
     "floor": (set_scalar("scale", "floor", 0.0), r"scale\.floor is 0\.0, not positive"),
     "step": (set_array("scale.step", 0, -1e308), "could overflow"),
     "no steps": (lambda sealed: sealed.arrays.pop("training_scale.step"), "without steps"),
-    "steps alone": (lambda sealed: sealed.model.update(scale=None), "nothing that it belongs to"),
+    "steps alone": (lambda sealed: sealed.model.update(scale=None), "its section 'scale' is null"),
     "source": (set_scalar("model", "variance", "none"), r"model\.variance is 'none'"),
 }
 

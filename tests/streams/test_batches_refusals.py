@@ -26,7 +26,7 @@ def with_nans(y):
         (lambda X, y: (X[:, :3], y), ValueError, "batch 2: X has 3 columns, the model was trained on 4"),
         (lambda X, y: (X, y[1:]), ValueError, "batch 2: y has 99 values, X has 100 rows"),
         (lambda X, y: (X, None), ValueError, "batch 2: .*no labels"),
-        (lambda X, y: (X, y, np.ones(100)), ValueError, "batch 2: it has a weight, unlike those before"),
+        (lambda X, y: (X, y, np.ones(100)), ValueError, "batch 2: it has a weight, unlike the batches before"),
         (lambda X, y: (X, y, 1, 1), TypeError, r"batch 2 is a tuple of 4: batches are \(X, y\)"),
         (lambda X, y: X, TypeError, r"batch 2 is a ndarray: batches are \(X, y\)"),
         (lambda X, y: pd.DataFrame(X), TypeError, r"batch 2 is a table without labels.*label='y'"),

@@ -150,8 +150,8 @@ def test_unseen_categories(stores, tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"store": "ten"}, "column 'store' holds text, and the model's categories are numbers: .*ten"),
-        ({"colour": 1}, "column 'colour' holds numbers, and the model's categories are text, such as 'blue'"),
+        ({"store": "ten"}, "column 'store' holds text, but the model's categories are numbers: .*ten"),
+        ({"colour": 1}, "column 'colour' holds numbers, but the model's categories are text, such as 'blue'"),
     ],
 )
 def test_categories_of_another_type(change, match, stores, tmp_path):
@@ -180,7 +180,7 @@ def test_categorical_names(stores, tmp_path):
     path = write(X.assign(y=y), tmp_path / "d.csv")
     booster = train("lightgbm", X, y)
     for named, error, match in (
-        (["store"], ValueError, "has 1 columns, the model was trained with 2"),
+        (["store"], ValueError, "has 1 columns, but the model was trained with 2"),
         (["stores", "colour"], ValueError, "no column 'stores', only a, colour, store; did you mean 'store'"),
         ("store", TypeError, "a list of names, not 'store'"),
     ):

@@ -253,7 +253,7 @@ def test_refused(give, error, match, kind):
 
 def test_predictions_of_rows_in_memory_are_the_models_own(trained):
     _, whole, X, _, _ = trained
-    with pytest.raises(TypeError, match="not ndarray; see the attribute model"):
+    with pytest.raises(TypeError, match="not ndarray; for others, see the attribute model"):
         pgbm_dask.DaskModel(whole).predict(X)
     with pytest.raises(ValueError, match="coverage must lie"):
         pgbm_dask.DaskModel(whole).predict_interval(da.from_array(X), 90)

@@ -186,7 +186,7 @@ def test_a_failing_source_leaves_no_file(trained, tmp_path):
     [
         ({"quantiles": [0.5, 1.0]}, "quantiles must lie strictly between 0 and 1"),
         ({"quantiles": [0.5, 0.5]}, "quantiles holds a level twice: q50, q50"),
-        ({"keep": ["q05"]}, "keep has 'q05', which is the name of a column that is written"),
+        ({"keep": ["q05"]}, "keep has 'q05', the name of a predicted column"),
         ({"keep": ["nobody"]}, "no column 'nobody'"),
     ],
 )
@@ -202,7 +202,7 @@ def test_a_place_where_no_file_can_be(trained, tmp_path):
         trained[0].predict_parquet(trained[2], tmp_path / "out.csv")
     with pytest.raises(FileNotFoundError, match=r"no directory '.*none' to write 'out\.parquet' to"):
         trained[0].predict_parquet(trained[3], tmp_path / "none" / "out.parquet")
-    with pytest.raises(IsADirectoryError, match="is a directory; give the path of a file in it"):
+    with pytest.raises(IsADirectoryError, match="is a directory: give the path of a file in it"):
         trained[0].predict_parquet(trained[3], tmp_path)
 
 
