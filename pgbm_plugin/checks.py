@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from .arrays import Array
 
 Variance = Literal["pgbm", "boosted", "auto"]
 """Where the variance comes from: the paper's recursion, a boosted scale, or the blend that scores best."""
 
 
-def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:
+def check_levels(name: str, levels: ArrayLike) -> Array:
     """Return levels as an array; refuse any that does not lie strictly between 0 and 1."""
     try:
         levels = np.asarray(levels, np.float64)

@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from .arrays import AnyArray
 
 # The DLPack standard's number for memory of a CUDA device.
 _DLPACK_CUDA = 2
@@ -92,7 +93,7 @@ def to_host(values: Any) -> Any:
     return values.detach().cpu().numpy() if hasattr(values, "detach") else numba_array(values).copy_to_host()
 
 
-def in_kind_of(X: Any, values: NDArray[Any]) -> Any:
+def in_kind_of(X: Any, values: AnyArray) -> Any:
     """Return results as an array of the library that made `X`: on X's GPU, or NumPy for a table of the host."""
     if not is_on_gpu(X):
         return values

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..arrays import Array
 from ..predict.log_scale import LogScale
 from ..predict.power_map import Calibration
 from ..predict.recursion import leaf_sums
 from .boosted_scale import MAX_ROWS, held_out_scale
 from .tune_result import TuneResult
-from .validation import Array, Validation
+from .validation import Validation
 
 # Shares of the recursion's logarithm. A finer grid is no better: what lies between is told by noise.
 _SHARES = (0.0, 0.5, 1.0)

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..leaves.moments import LeafMoments
 from ..predict.log_scale import LogScale
 from ..predict.recursion import leaf_sums, margins
@@ -23,8 +24,6 @@ from ..tables.labelled import LabelledRows
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
-
-Array = NDArray[np.float64]
 
 MAX_ROWS = 1 << 18
 """Rows that a scale is fitted to, at most."""

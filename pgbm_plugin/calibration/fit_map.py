@@ -6,11 +6,9 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..predict.power_map import MAX_B, Calibration
-
-Array = NDArray[np.float64]
 
 
 def fit_map(

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import warn
 from ..leaves.moments import LeafMoments
 from ..predict.predictions import predict_margins, read_unlabelled
@@ -30,7 +30,7 @@ class HeldOut(NamedTuple):
     """Labelled rows that training should not have seen, and what the trees say of them."""
 
     rows: Rows
-    y: NDArray[np.float64]
+    y: Array
     margins: Margins
 
 
@@ -68,7 +68,7 @@ def read_held_out(
     if state.certificate.status != "held-out" and are_wrapped_rows(state.forest, state.moments, rows):
         warn(
             "these are the rows that wrap saw: residuals of training rows are too small, and so will be the "
-            f"spread; give {method} held-out rows",
+            f"spread; give {method} held-out rows"
         )
     scale = None if recursion else state.chosen.scale
     margins = predict_margins(state, rows, init_score, state.chosen.rho, scale, n_jobs)
@@ -101,7 +101,7 @@ def _check_aligned(method: str, X: Any, y: Any) -> None:
         warn(f"{method}: the index of y has the rows of X in another order, and is not looked at; give y.loc[X.index]")
 
 
-def _check_centred(method: str, y: NDArray[np.float64], prediction: NDArray[np.float64]) -> None:
+def _check_centred(method: str, y: Array, prediction: Array) -> None:
     """Warn where outcomes are off by more than they scatter: a spread around the wrong place is of no use."""
     residual = y - prediction
     off, scatter = float(residual.mean()), float(residual.std())
@@ -109,5 +109,5 @@ def _check_centred(method: str, y: NDArray[np.float64], prediction: NDArray[np.f
         warn(
             f"the {len(y)} outcomes that {method} got are {off:+.3g} off the predictions on average, with a scatter of "
             f"only {scatter:.3g}: are they in the unit of training? If it had an init_score (base_margin), give "
-            f"init_score=",
+            f"init_score="
         )

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from ..arrays import Array
 from ..distributions import FAMILIES, Conformal, family
 from ..parallel import progress_bar
 from ..predict.power_map import MAX_B, Calibration
 from .tune_result import Candidate, TuneResult
-from .validation import Array, Validation
+from .validation import Validation
 
 # The paper finds 0.02 to 0.07; large values matter where trees are few.
 DEFAULT_RHO = np.round(np.concatenate([np.linspace(-0.1, 0.1, 31), np.geomspace(0.12, 0.9, 9)]), 4)

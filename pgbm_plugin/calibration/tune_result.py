@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..predict.power_map import MAX_B, Calibration
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

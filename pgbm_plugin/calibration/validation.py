@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..distributions import Discrete, Empirical, family
 from ..distributions.base import Positive
 from ..predict.power_map import Calibration
@@ -18,7 +19,6 @@ from ..tables.rows import Rows, some_rows
 from .fit_map import fit_map
 from .held_out import HeldOut
 
-Array = NDArray[np.float64]
 Score = Literal["crps", "nll"]
 
 # Fewer rows cannot tell two parameters from noise.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..trees.forest import Forest
 from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
@@ -50,7 +50,7 @@ class LabelSums:
             origin = float(np.exp(spec.start)) if forest.link == LOG else spec.start
         return cls(origin if np.isfinite(origin) else 0.0)
 
-    def add(self, y: NDArray[np.float64], weight: NDArray[np.float64] | None) -> LabelSums:
+    def add(self, y: Array, weight: Array | None) -> LabelSums:
         """Return the sums with more rows, whose labels are on the margin's scale."""
         from_origin = y - self.origin
         if weight is None:

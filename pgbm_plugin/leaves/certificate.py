@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..trees.forest import Forest
 from ..trees.objectives import LOG, SQUAREDLOG
 from ..trees.training_spec import TrainingSpec
@@ -60,7 +60,7 @@ def certify(forest: Forest, spec: TrainingSpec, moments: LeafMoments, weighted: 
     return Certificate(status, error, spec.tolerance, sentence)
 
 
-def leaf_errors(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> NDArray[np.float64]:
+def leaf_errors(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Array:
     """Return for each of the L leaves the error of its recomputed value, relative to that of aligned gradients."""
     tree = forest.tree_of_leaf()
     n = np.maximum(moments.count, 1)
@@ -81,7 +81,7 @@ def leaf_errors(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> NDA
     return np.where(np.isfinite(error), error, np.inf)
 
 
-def _gradient_noise(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> NDArray[np.float64]:
+def _gradient_noise(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Array:
     """Return for each of the L leaves the rounding error of a single gradient that does not shrink with the gradient.
 
     Under a log link, g is a difference with exp(margin), which the booster computes in its own precision. Elsewhere it
@@ -95,7 +95,7 @@ def _gradient_noise(forest: Forest, spec: TrainingSpec, moments: LeafMoments) ->
 
 
 def _diagnose(
-    forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: NDArray[np.float64], weighted: bool
+    forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: Array, weighted: bool
 ) -> tuple[Status, str]:
     fits = bool(errors.max() <= spec.tolerance)
     match = _share_of_matching_leaves(spec, moments)
@@ -220,7 +220,7 @@ def _covers_are_fractions(spec: TrainingSpec) -> bool:
     return bool(np.any(spec.leaf_cover != np.round(spec.leaf_cover)))
 
 
-def _why_values_differ(forest: Forest, spec: TrainingSpec, errors: NDArray[np.float64]) -> str:
+def _why_values_differ(forest: Forest, spec: TrainingSpec, errors: Array) -> str:
     first = errors[: forest.leaf_start[1]] > spec.tolerance
     if 0 < first.sum() < 0.5 * len(first):
         return (

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray
 from ..routes.base import has_unit_hessian, loss_arguments
 from ..routes.choose import choose_route
 from ..tables.labelled import LabelledRows
@@ -63,12 +63,12 @@ class FirstTrees:
         """Return the moments of the first trees, as many as the spec has, at its base score."""
         return reduce(LeafMoments.merge, (self._chunk_moments(rows, spec) for rows in self._read()))
 
-    def _read(self) -> Iterator[NDArray[Any]]:
+    def _read(self) -> Iterator[AnyArray]:
         self._file.seek(0)
         while raw := self._file.read(_CHUNK * self._row.itemsize):
             yield np.frombuffer(raw, self._row)
 
-    def _chunk_moments(self, rows: NDArray[Any], spec: TrainingSpec) -> LeafMoments:
+    def _chunk_moments(self, rows: AnyArray, spec: TrainingSpec) -> LeafMoments:
         from ..kernels.accumulate import accumulators, gradient_buffers
         from ..kernels.cpu import BLOCK
         from ..kernels.record import add_trees

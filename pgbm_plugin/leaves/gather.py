@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..parallel import map_chunks, progress_bar
 from ..routes.choose import choose_route
 from ..tables.labelled import LabelledRows
@@ -21,7 +20,7 @@ def leaf_moments(
     spec: TrainingSpec,
     data: LabelledRows,
     *,
-    margin: NDArray[Any] | None = None,
+    margin: AnyArray | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> LeafMoments:
@@ -56,9 +55,9 @@ def _gather(
     forest: Forest,
     spec: TrainingSpec,
     data: LabelledRows,
-    step: NDArray[Any],
+    step: AnyArray,
     restarts: bool,
-    margin: NDArray[Any],
+    margin: AnyArray,
     n_jobs: int | None,
     progress: bool,
 ) -> LeafMoments:
@@ -79,9 +78,9 @@ def _gather_custom(
     forest: Forest,
     spec: TrainingSpec,
     data: LabelledRows,
-    step: NDArray[Any],
+    step: AnyArray,
     restarts: bool,
-    margin: NDArray[Any],
+    margin: AnyArray,
     n_jobs: int | None,
     progress: bool,
 ) -> LeafMoments:
@@ -106,9 +105,7 @@ def _gather_custom(
     return from_sums(route.by_leaf(sums), len(data))
 
 
-def custom_gradients(
-    spec: TrainingSpec, margin: NDArray[Any], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def custom_gradients(spec: TrainingSpec, margin: AnyArray, y: Array) -> tuple[Array, Array]:
     """Return the user's g and h, checked, in the precision in which the booster holds them."""
     assert spec.objective is not None
     assert spec.objective.gradients is not None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import Forest
 from .moments_as_bytes import pack_moments, unpack_moments
 
@@ -36,13 +35,13 @@ class LeafMoments:
     """
 
     rows: float
-    count: NDArray[Any]
-    g_mean: NDArray[np.float64]
-    h_mean: NDArray[np.float64]
-    gg: NDArray[np.float64]
-    hh: NDArray[np.float64]
-    gh: NDArray[np.float64]
-    freedom: NDArray[np.float64] | None = None
+    count: AnyArray
+    g_mean: Array
+    h_mean: Array
+    gg: Array
+    hh: Array
+    gh: Array
+    freedom: Array | None = None
 
     @classmethod
     def of_nothing(cls, leaves: int) -> LeafMoments:
@@ -50,40 +49,40 @@ class LeafMoments:
         return cls(0, np.zeros(leaves, np.int64), *np.zeros((5, leaves)))
 
     @property
-    def size(self) -> NDArray[Any]:
+    def size(self) -> AnyArray:
         """Return the (L,) n_j; after a decay, how many rows of equal count tell as much: (sum w)^2 / sum w^2."""
         if self.freedom is None:
             return self.count
         return self.count / np.where(self.count > 0, self.count - self.freedom, 1.0)
 
     @property
-    def var_g(self) -> NDArray[np.float64]:
+    def var_g(self) -> Array:
         """Return the (L,) sample variances of the gradient, divisor n - 1; 0 for a single row."""
         return self.gg / self._divisor
 
     @property
-    def var_h(self) -> NDArray[np.float64]:
+    def var_h(self) -> Array:
         """Return the (L,) sample variances of the hessian."""
         return self.hh / self._divisor
 
     @property
-    def cov_gh(self) -> NDArray[np.float64]:
+    def cov_gh(self) -> Array:
         """Return the (L,) sample covariances of gradient and hessian."""
         return self.gh / self._divisor
 
     @property
-    def _divisor(self) -> NDArray[Any]:
+    def _divisor(self) -> AnyArray:
         if self.freedom is None:
             return np.maximum(self.count - 1, 1)
         return np.where(self.freedom > 0, self.freedom, 1.0)
 
     @property
-    def g_sum(self) -> NDArray[np.float64]:
+    def g_sum(self) -> Array:
         """Return the (L,) sums of gradients, G."""
         return self.count * self.g_mean
 
     @property
-    def h_sum(self) -> NDArray[np.float64]:
+    def h_sum(self) -> Array:
         """Return the (L,) sums of hessians, H."""
         return self.count * self.h_mean
 
@@ -110,7 +109,7 @@ class LeafMoments:
             self._merged_freedom(other, positive),
         )
 
-    def _merged_freedom(self, other: LeafMoments, count: NDArray[Any]) -> NDArray[np.float64] | None:
+    def _merged_freedom(self, other: LeafMoments, count: AnyArray) -> Array | None:
         """Return W - sum w^2 / W over the rows of both, as a sum of terms that cannot be negative."""
         if self.freedom is None and other.freedom is None:
             return None
@@ -136,7 +135,7 @@ class LeafMoments:
         """Return the moments of leaves lo..hi."""
         return LeafMoments(self.rows, **{name: array[lo:hi] for name, array in self.arrays().items()})
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """Return the arrays over leaves, by name."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
         return {name: array for name, array in arrays.items() if array is not None}
@@ -159,20 +158,13 @@ def joined(trees: Sequence[LeafMoments]) -> LeafMoments:
     return LeafMoments(trees[0].rows, **{name: np.concatenate([part[name] for part in arrays]) for name in names})
 
 
-def from_sums(sums: NDArray[np.float64], rows: int) -> LeafMoments:
+def from_sums(sums: Array, rows: int) -> LeafMoments:
     """Turn the accumulators of `kernels.accumulate` into moments, merged over the lanes."""
     lanes = np.moveaxis(sums, 0, 2)
     return reduce(LeafMoments.merge, (_from_lane(*lane, rows=rows if i == 0 else 0) for i, lane in enumerate(lanes)))
 
 
-def _from_lane(
-    count: NDArray[np.float64],
-    shift_g: NDArray[np.float64],
-    g: NDArray[np.float64],
-    gg: NDArray[np.float64],
-    *hessian_sums: NDArray[np.float64],
-    rows: int,
-) -> LeafMoments:
+def _from_lane(count: Array, shift_g: Array, g: Array, gg: Array, *hessian_sums: Array, rows: int) -> LeafMoments:
     n = np.maximum(count, 1.0)
     whole = count.astype(np.int64)
     g_mean, gg = shift_g + g / n, np.maximum(gg - g * g / n, 0.0)

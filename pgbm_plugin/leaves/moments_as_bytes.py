@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..arrays import AnyArray
 
 _MAGIC = b"PGBMmom\n"
 _VERSION = 1
@@ -25,7 +25,7 @@ _CHECKSUM = struct.Struct("<I")
 _SLACK = 1e-9
 
 
-def pack_moments(rows: float, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def pack_moments(rows: float, arrays: Mapping[str, AnyArray]) -> bytes:
     """Return the bytes of moments of so many rows; `arrays` are those of `LeafMoments` in order."""
     flags = _DECAYED if "freedom" in arrays else 0
     header = _HEADER.pack(_MAGIC, _VERSION, flags, len(arrays["count"]), rows)
@@ -33,7 +33,7 @@ def pack_moments(rows: float, arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return body + _CHECKSUM.pack(zlib.crc32(body))
 
 
-def unpack_moments(raw: bytes) -> tuple[float, dict[str, NDArray[Any]]]:
+def unpack_moments(raw: bytes) -> tuple[float, dict[str, AnyArray]]:
     """Return rows and arrays from `pack_moments`. Every number is checked, because formulas rely on them."""
     if not isinstance(raw, (bytes, bytearray, memoryview)):
         raise TypeError(f"moments are read from bytes, not from {type(raw).__name__}")
@@ -51,7 +51,7 @@ def unpack_moments(raw: bytes) -> tuple[float, dict[str, NDArray[Any]]]:
         raise ValueError(f"damaged moments: {len(raw)} bytes, {leaves} leaves need {end + _CHECKSUM.size}")
     if _CHECKSUM.unpack_from(raw, end)[0] != zlib.crc32(raw[:end]):
         raise ValueError("damaged moments: the checksum does not fit")
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, AnyArray] = {}
     for i, name in enumerate(names):
         dtype = "<i8" if name == "count" and not flags else "<f8"
         array = np.frombuffer(raw, dtype, leaves, _HEADER.size + 8 * leaves * i)
@@ -60,7 +60,7 @@ def unpack_moments(raw: bytes) -> tuple[float, dict[str, NDArray[Any]]]:
     return rows if flags else int(rows), arrays
 
 
-def _check(rows: float, arrays: Mapping[str, NDArray[Any]]) -> None:
+def _check(rows: float, arrays: Mapping[str, AnyArray]) -> None:
     """Refuse numbers that no rows can have."""
     finite = np.isfinite(rows) and all(np.all(np.isfinite(array)) for array in arrays.values())
     if not (finite and 0 <= rows < 2**53 and ("freedom" in arrays or rows == int(rows))):

@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..trees.training_spec import TrainingSpec
 from .moments import LeafMoments
 
 
-def soft_threshold(g: NDArray[np.float64], l1: NDArray[np.float64] | float) -> NDArray[np.float64]:
+def soft_threshold(g: Array, l1: Array | float) -> Array:
     """Return what L1 regularisation leaves of a gradient: sign(g) max(|g| - l1, 0)."""
     return np.sign(g) * np.maximum(np.abs(g) - l1, 0.0)
 
 
-def newton_weights(
-    spec: TrainingSpec, moments: LeafMoments
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+def newton_weights(spec: TrainingSpec, moments: LeafMoments) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Return for each of the L leaves soft(G, l1) / (H + lambda), its denominator, and whether that is positive.
 
     The weight is not yet clipped to `max_step`. Where a leaf is empty or its denominator not positive, the latter is 1.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .certificate import leaf_errors
@@ -82,7 +83,7 @@ class _Fit:
     determined: bool
 
 
-def _fit_rates(columns: NDArray[np.float64], target: NDArray[np.float64], lambda_: float) -> _Fit | None:
+def _fit_rates(columns: Array, target: Array, lambda_: float) -> _Fit | None:
     """Solve ``columns @ [1 / alpha, lambda / alpha, l1] = target``; l1 only if there is a column for it.
 
     Where leaves are too few or too alike to tell all rates, only alpha is solved.

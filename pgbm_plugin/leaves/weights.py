@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .moments import LeafMoments
@@ -27,9 +27,9 @@ class LeafWeights:
         What a leaf brings to the recursion: alpha * sqrt(V), divided as the forest's sum is.
     """
 
-    mu: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    sd: NDArray[np.float64]
+    mu: Array
+    variance: Array
+    sd: Array
 
 
 def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> LeafWeights:
@@ -62,7 +62,7 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Le
     return LeafWeights(mu, variance, alpha * np.sqrt(variance) / forest.divisor)
 
 
-def paper_leaf_values(forest: Forest, spec: TrainingSpec, weights: LeafWeights) -> NDArray[np.float64]:
+def paper_leaf_values(forest: Forest, spec: TrainingSpec, weights: LeafWeights) -> Array:
     """Return the (L,) leaf values of the paper's mean, -alpha * mu, in place of the booster's stored ones."""
     tree = forest.tree_of_leaf()
     return np.where(spec.folded[tree], spec.start, 0.0) - spec.alpha[tree] * weights.mu

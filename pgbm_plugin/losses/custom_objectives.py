@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..errors import UnsupportedModelError
 from ..tables.labelled import LabelledRows
 from ..trees.objectives import IDENTITY, Gradients, custom
@@ -38,11 +38,11 @@ class TorchGradients:
     """
 
     objective: TorchObjective
-    weight: NDArray[np.float64] | None
+    weight: Array | None
     hessian: Hessian | None = None
     batch: bool = False
 
-    def __call__(self, margin: NDArray[Any], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def __call__(self, margin: AnyArray, y: Array) -> tuple[Array, Array]:
         g, h = self.objective.derivatives(margin, y, self.weight, self.hessian, floor=not self.batch)
         if self.batch and not np.all(h[slice(None) if self.weight is None else self.weight > 0] > 0):
             raise ValueError(
@@ -53,7 +53,7 @@ class TorchGradients:
 
 
 def candidate_objectives(
-    booster: Any, spec: TrainingSpec, objective: CustomObjective | None, y: NDArray[np.float64]
+    booster: Any, spec: TrainingSpec, objective: CustomObjective | None, y: Array
 ) -> Sequence[CustomObjective | None]:
     """Return the custom objectives that training may have had; None stands for the model's own.
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
+
 
 @dataclass(frozen=True)
 class Level:
@@ -25,9 +27,9 @@ class Level:
 
     group: NDArray[np.int64] | None
     size: int
-    weight: NDArray[np.float64]
+    weight: Array
 
-    def sums(self, values: NDArray[Any]) -> NDArray[Any]:
+    def sums(self, values: AnyArray) -> AnyArray:
         """Return the sum of the rows' values in each group."""
         return values if self.group is None else np.bincount(self.group, values, self.size).astype(np.float64)
 
@@ -56,7 +58,7 @@ def read_levels(levels: Any) -> list[Level]:
     return out
 
 
-def _group(groups: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _group(groups: AnyArray) -> tuple[AnyArray, NDArray[np.int64]]:
     """Return the names of groups in order, and the group of each row; refuse rows without a name."""
     if groups.ndim != 1:
         raise ValueError(f"groups of a level must have one dimension, not shape {groups.shape}")

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..arrays import AnyArray, Array
 from ..boosters import booster_of_dataset
 from ..errors import warn
 from ..tables.columns import read_labels, read_weights
 from .levels import Level, read_levels
 
-Array = NDArray[np.float64]
 Hessian = Literal["diagonal", "rowsum"]
 
 # A second derivative of 0 or less is raised to this share of the average positive one.
@@ -157,7 +157,7 @@ class TorchObjective:
         levels = "" if self.levels is None else f", {len(self.levels)} levels"
         return f"torch_objective({name}{levels}, hessian={self.hessian!r})"
 
-    def _exact(self, margin: NDArray[Any], y: NDArray[Any], check: bool = True) -> tuple[Array, Array, Array]:
+    def _exact(self, margin: AnyArray, y: AnyArray, check: bool = True) -> tuple[Array, Array, Array]:
         """Return the (n,) gradient, diagonal and row sums of the Hessian of the loss of all levels."""
         if len(margin) != len(y):
             raise ValueError(f"{len(margin)} predictions for {len(y)} labels")
@@ -187,13 +187,13 @@ class TorchObjective:
                 raise ValueError(f"levels has groups of {rows} rows, the data has {n}")
         return self.levels or [Level(None, n, np.ones(()))]
 
-    def _of_groups(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Array, Array]:
+    def _of_groups(self, pred: AnyArray, true: AnyArray, weight: Array) -> tuple[Array, Array]:
         """Return gradient and row sums of the Hessian, which are its diagonal unless the loss couples groups."""
         torch, p, total = self._graph(pred, true, weight)
         (g,) = torch.autograd.grad(total, p, create_graph=True)
         return _array(g), _array(_derivative(torch, g.sum(), p))
 
-    def _graph(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Any, Any, Any]:
+    def _graph(self, pred: AnyArray, true: AnyArray, weight: Array) -> tuple[Any, Any, Any]:
         """Return torch, the predictions as a leaf of the graph, and the weighted sum of their losses."""
         try:
             import torch
@@ -210,7 +210,7 @@ class TorchObjective:
             raise ValueError("weights by group need a loss per group: let loss return one value for each")
         return torch, p, (value * torch.tensor(weight, **kind)).sum()
 
-    def _couples(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> bool:
+    def _couples(self, pred: AnyArray, true: AnyArray, weight: Array) -> bool:
         """Tell whether the Hessian has entries off its diagonal.
 
         If it has none, its product with a vector of random signs is the product of its row sums with them.
@@ -224,7 +224,7 @@ class TorchObjective:
         # not finite outside the loss's domain, and then not greater
         return difference > 1e3 * torch.finfo(p.dtype).eps * float(rowsum.abs().max() + product.abs().max())
 
-    def couples_rows(self, margin: NDArray[Any], y: Array) -> bool:
+    def couples_rows(self, margin: AnyArray, y: Array) -> bool:
         """Tell whether the loss couples groups of rows, or single rows if there are no levels."""
         # also off the start, which is one constant for all rows: there, a penalty on their spread couples nothing
         noise = 0.5 * y.std() * np.random.default_rng(0).normal(size=len(y))
@@ -234,7 +234,7 @@ class TorchObjective:
             for at in (margin, margin + noise)
         )
 
-    def _look_ahead(self, margin: NDArray[Any], y: Array, rate: float | None) -> None:
+    def _look_ahead(self, margin: AnyArray, y: Array, rate: float | None) -> None:
         """Refuse a coupled loss without levels, and warn of what will go wrong, before the first tree."""
         if (self.hessian == "diagonal" or self.levels is not None) and self.couples_rows(margin, y):
             raise ValueError(
@@ -280,7 +280,7 @@ class TorchObjective:
             warn(message)
 
 
-def remembered(y: NDArray[np.float64]) -> list[TorchObjective]:
+def remembered(y: Array) -> list[TorchObjective]:
     """Return the objectives that still live and that a booster was trained with on these labels."""
     return [objective for objective in list(_LIVE) if _digest(y) in objective._trained_on]
 
@@ -297,6 +297,6 @@ def _array(tensor: Any) -> Array:
     return tensor.numpy(force=True).astype(np.float64)
 
 
-def _digest(y: NDArray[np.float64]) -> tuple[int, int]:
+def _digest(y: Array) -> tuple[int, int]:
     """Hash labels in float32, in which most boosters hold them."""
     return len(y), zlib.crc32(np.ascontiguousarray(y, np.float32).data)

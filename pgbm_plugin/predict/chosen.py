@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..checks import check_rho
 from .log_scale import LogScale
 from .power_map import Calibration
@@ -34,7 +34,7 @@ class ConformalScores:
         The family that was set before.
     """
 
-    residuals: NDArray[np.float64]
+    residuals: Array
     lower: float
     rho: float
     calibration: Calibration
@@ -66,7 +66,7 @@ class Chosen:
     rho: float
     distribution: str = "normal"
     calibration: Calibration = Calibration()  # noqa: RUF009, it is frozen
-    residuals: NDArray[np.float64] | None = None
+    residuals: Array | None = None
     conformal: ConformalScores | None = None
     tuned_on: bytes | None = None
     scale: LogScale | None = None
@@ -147,6 +147,6 @@ class Chosen:
         return f"{self.distribution}, {boosted}variance -> {self.calibration}"
 
 
-def hash_labels(y: NDArray[np.float64]) -> bytes:
+def hash_labels(y: Array) -> bytes:
     """Hash labels regardless of their order, to recognise rows that `tune` has seen."""
     return hashlib.sha256(np.sort(y).tobytes()).digest()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..parallel import run_chunks
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 from .power_map import Calibration
-
-Array = NDArray[np.float64]
 
 # Steps from roots to leaves, in all trees; 21 bytes each.
 _MAX_STEPS = 1 << 26
@@ -49,7 +47,7 @@ class Paths:
     slot_share: Array
 
 
-def leaf_paths(forest: Forest, count: NDArray[Any]) -> Paths:
+def leaf_paths(forest: Forest, count: AnyArray) -> Paths:
     """Return the paths of a forest whose leaves held `count` rows."""
     from ..kernels import explain
 
@@ -66,7 +64,7 @@ def leaf_paths(forest: Forest, count: NDArray[Any]) -> Paths:
     return Paths(step_start, *step_arrays, slot_start, slot_feature[:slots], slot_share[:slots])
 
 
-def add_shapley(forest: Forest, X: NDArray[Any], paths: Paths, value: Array, scale: Array, out: Array) -> None:
+def add_shapley(forest: Forest, X: AnyArray, paths: Paths, value: Array, scale: Array, out: Array) -> None:
     """Add to ``out`` (n, features) the Shapley values of every tree for leaf values (L,), times ``scale`` (n, T)."""
     from ..kernels import explain
 
@@ -97,7 +95,7 @@ def explain_variance(
     forest: Forest,
     rows: Rows,
     leaf_sd: Array,
-    count: NDArray[Any],
+    count: AnyArray,
     rho: float,
     calibration: Calibration,
     n_jobs: int | None = None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from ..arrays import Array
 
 # Larger exponents are fitted to noise.
 MAX_B = 3.0
@@ -31,7 +30,7 @@ class Calibration:
         if not (self.b >= 0.0 and self.c >= 0.0):
             raise ValueError(f"b and c of a calibration must not be negative, and are {self.b} and {self.c}")
 
-    def __call__(self, variance: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, variance: Array) -> Array:
         """Return the calibrated variances."""
         return variance if self.b == self.c == 1.0 else self.c * variance**self.b
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..arrays import AnyArray, Array
 from ..boosters import read_dataset
 from ..checks import interval_names, level_names
 from ..errors import warn
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..distributions import Distribution
 
 
-def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> tuple[Rows, NDArray[np.float64] | None]:
+def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> tuple[Rows, Array | None]:
     """Check a table, or a booster's own data set, and return it with the scores that its rows start from."""
     own = read_dataset(X)
     if own is not None:
@@ -32,9 +33,7 @@ def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> 
     return rows, read_column("init_score", init_score, len(rows))
 
 
-def predict_mean(
-    state: ModelState, rows: Rows, init_score: NDArray[np.float64] | None, n_jobs: int | None
-) -> NDArray[Any]:
+def predict_mean(state: ModelState, rows: Rows, init_score: Array | None, n_jobs: int | None) -> AnyArray:
     """Return the (n,) predictions, with the booster's bits."""
     return to_response(state.forest, margins(state.forest, rows, state.leaf_value, init_score, n_jobs))
 
@@ -42,7 +41,7 @@ def predict_mean(
 def predict_margins(
     state: ModelState,
     rows: Rows,
-    init_score: NDArray[np.float64] | None,
+    init_score: Array | None,
     rho: float,
     scale: LogScale | None,
     n_jobs: int | None,
@@ -62,12 +61,12 @@ def predict_margins(
 def predict_distributions(
     state: ModelState,
     rows: Rows,
-    init_score: NDArray[np.float64] | None,
+    init_score: Array | None,
     n_jobs: int | None,
     distribution: str | None = None,
     rho: float | None = None,
     dtype: Any = np.float64,
-) -> tuple[NDArray[Any], Distribution]:
+) -> tuple[AnyArray, Distribution]:
     """Return the (n,) predictions with the booster's bits, and the distributions around them."""
     chosen: Chosen = state.chosen
     rho, family, options = chosen.checked_family(distribution, rho, state.support)
@@ -82,13 +81,13 @@ def check_init_score(state: ModelState, init_score: Any) -> None:
     if init_score is None and state.spec.own_starts:
         warn(
             "training had an init_score (base_margin), and these rows have none: their distributions are those of what "
-            "the trees add to it; give init_score=",
+            "the trees add to it; give init_score="
         )
 
 
 def summary(
-    prediction: NDArray[Any], distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike
-) -> dict[str, NDArray[np.float64]]:
+    prediction: AnyArray, distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike
+) -> dict[str, Array]:
     """Return predictions and distributions as columns: mean, std, quantiles (q05), intervals (lower90, upper90).
 
     The column mean is the prediction itself. The mean of empirical and conformal residuals may lie beside it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..parallel import run_chunks
 from ..routes.choose import choose_route
 from ..tables.rows import Rows
@@ -14,12 +14,8 @@ from ..trees.forest import Forest
 
 
 def margins(
-    forest: Forest,
-    rows: Rows,
-    leaf_value: NDArray[Any],
-    init_score: NDArray[np.float64] | None = None,
-    n_jobs: int | None = None,
-) -> NDArray[Any]:
+    forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Array | None = None, n_jobs: int | None = None
+) -> AnyArray:
     """Return the (n,) margins of rows, in the precision of `leaf_value`."""
     margin = _start(forest, rows, leaf_value, init_score)
     route = choose_route(forest, rows)
@@ -31,14 +27,14 @@ def margins(
 def margins_and_variances(
     forest: Forest,
     rows: Rows,
-    leaf_value: NDArray[Any],
-    leaf_sd: NDArray[np.float64],
+    leaf_value: AnyArray,
+    leaf_sd: Array,
     rho: float,
-    leaf_step: NDArray[np.float64] | None = None,
-    init_score: NDArray[np.float64] | None = None,
+    leaf_step: Array | None = None,
+    init_score: Array | None = None,
     n_jobs: int | None = None,
     dtype: Any = np.float64,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]:
+) -> tuple[AnyArray, AnyArray, Array | None]:
     """Return the (n,) margins of rows, their variances, and the sums of their leaves' steps.
 
     Parameters
@@ -66,21 +62,19 @@ def margins_and_variances(
     return _averaged(forest, margin), variance, log_scale
 
 
-def _start(forest: Forest, rows: Rows, leaf_value: NDArray[Any], init_score: Any) -> NDArray[Any]:
+def _start(forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Any) -> AnyArray:
     margin = np.empty(len(rows), leaf_value.dtype)
     margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided again in _averaged
     return margin
 
 
-def _averaged(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:
+def _averaged(forest: Forest, margin: AnyArray) -> AnyArray:
     if forest.divisor > 1:
         margin /= forest.divisor
     return margin
 
 
-def leaf_sums(
-    forest: Forest, rows: Rows, per_leaf: NDArray[np.float64], n_jobs: int | None = None
-) -> NDArray[np.float64]:
+def leaf_sums(forest: Forest, rows: Rows, per_leaf: Array, n_jobs: int | None = None) -> Array:
     """Return for each of n rows the sum over its leaves of an array over leaves."""
     route = choose_route(forest, rows)
     value, out = route.ordered(per_leaf), np.zeros(len(rows))
@@ -88,9 +82,7 @@ def leaf_sums(
     return out
 
 
-def variances(
-    forest: Forest, rows: Rows, leaf_sd: NDArray[np.float64], rho: NDArray[np.float64], n_jobs: int | None = None
-) -> NDArray[np.float64]:
+def variances(forest: Forest, rows: Rows, leaf_sd: Array, rho: Array, n_jobs: int | None = None) -> Array:
     """Return the (k, n) variances of the rows' margins under each of k correlations, in one pass."""
     route = choose_route(forest, rows)
     sd, out = route.ordered(leaf_sd), np.zeros((len(rho), len(rows)))

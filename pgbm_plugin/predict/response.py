@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import Forest
 from ..trees.objectives import IDENTITY, LOG
 from .power_map import Calibration
@@ -33,9 +34,9 @@ class Margins:
     """
 
     forest: Forest
-    margin: NDArray[Any]
-    prediction: NDArray[Any]
-    variance: NDArray[np.float64]
+    margin: AnyArray
+    prediction: AnyArray
+    variance: Array
 
     def take(self, index: NDArray[np.int64]) -> Margins:
         """Return some of the rows, by their position."""
@@ -47,7 +48,7 @@ class Margins:
         """Return the margins with no variance below the floor."""
         return replace(self, variance=np.maximum(self.variance, floor))
 
-    def response_variance(self, calibration: Calibration, lognormal: bool = False) -> NDArray[np.float64]:
+    def response_variance(self, calibration: Calibration, lognormal: bool = False) -> Array:
         """Return the (n,) calibrated variances of the response.
 
         Under a log link, it is m^2 sigma^2 by the delta method, or m^2 (exp(sigma^2) - 1), which is exact for a
@@ -60,7 +61,7 @@ class Margins:
             return self.prediction.astype(np.float64) ** 2 * (np.expm1(variance) if lognormal else variance)
         return 4.0 * self.margin.astype(np.float64) ** 2 * variance + 2.0 * variance**2
 
-    def link_slope(self) -> NDArray[np.float64]:
+    def link_slope(self) -> Array:
         """Return the (n,) |d response / d margin|, bounded away from 0."""
         if self.forest.link == IDENTITY:
             return np.ones(len(self.margin))
@@ -69,9 +70,7 @@ class Margins:
         slope = 2.0 * np.abs(self.margin.astype(np.float64))
         return np.maximum(slope, 1e-3 * slope.max())
 
-    def standardised_residuals(
-        self, y: NDArray[np.float64], calibration: Calibration
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def standardised_residuals(self, y: Array, calibration: Calibration) -> tuple[Array, Array]:
         """Return the (n,) residuals (y - mean) / std, and the std."""
         std = np.sqrt(self.response_variance(calibration))
         return (y - self.prediction) / std, std
@@ -82,7 +81,7 @@ class Margins:
         return family.from_moments(self.prediction.astype(np.float64, copy=False), variance, **options)
 
 
-def to_response(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:
+def to_response(forest: Forest, margin: AnyArray) -> AnyArray:
     """Return the predictions for margins, with the booster's bits."""
     if forest.link == IDENTITY:
         return margin

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray
 from ..checks import Variance
 from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
@@ -70,7 +70,7 @@ class ModelState:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
-    def leaf_value(self) -> NDArray[Any]:
+    def leaf_value(self) -> AnyArray:
         """Return the (L,) leaf values that predictions are made of."""
         if self.mean == "booster":
             return self.forest.leaf_value

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray as Array
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 from ..trees.objectives import ROUND_NEVER, ROUND_ONCE, ROUND_TWICE, SQUARED
 from ..trees.training_spec import TrainingSpec
-
-Array = NDArray[Any]
 
 
 class Route(ABC):

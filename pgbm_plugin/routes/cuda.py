@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray as Array
 from ..tables.cuda_rows import CudaRows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
-from .base import Array, Route, loss_arguments
+from .base import Route, loss_arguments
 
 # Share of the free memory that a task may take, and its rows at most.
 _SHARE, _MAX_ROWS = 0.5, 1 << 22

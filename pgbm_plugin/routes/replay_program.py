@@ -9,11 +9,11 @@ branches nor pointers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_IS_MISSING, Forest
 
 # Beyond this many leaves a tree, walking is cheaper: replay costs every split, a walk only those on the path.
@@ -66,27 +66,27 @@ class ReplayProgram:
 
     feature: NDArray[np.int64]
     cut_start: NDArray[np.int64]
-    cuts: NDArray[np.float64]
-    lower: NDArray[np.float64]
+    cuts: Array
+    lower: Array
     limit: NDArray[np.int64]
     column_feature: NDArray[np.int64]
     column_kind: NDArray[np.int64]
     group_start: NDArray[np.int64]
     table_start: NDArray[np.int64]
     column: NDArray[np.int64]
-    code: NDArray[Any]
-    region: NDArray[Any]
-    new: NDArray[Any]
+    code: AnyArray
+    region: AnyArray
+    new: AnyArray
     tables: NDArray[np.uint8]
     slot: NDArray[np.int64]
 
     @property
-    def coding(self) -> tuple[NDArray[Any], ...]:
+    def coding(self) -> tuple[AnyArray, ...]:
         """Return the arrays that kernels code rows with."""
         return self.cut_start, self.cuts, self.lower, self.limit, self.column_feature, self.column_kind
 
     @property
-    def splits(self) -> tuple[NDArray[Any], ...]:
+    def splits(self) -> tuple[AnyArray, ...]:
         """Return the arrays that kernels replay."""
         return self.group_start, self.table_start, self.column, self.code, self.region, self.new, self.tables
 
@@ -180,8 +180,8 @@ def _compile(forest: Forest) -> ReplayProgram | None:
 
 
 def _cuts(
-    features: int, position: NDArray[np.int64], threshold: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    features: int, position: NDArray[np.int64], threshold: Array
+) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
     """Return each feature's distinct thresholds, padded, and for each node the number of its own. NaN: categorical."""
     numeric = ~np.isnan(threshold)
     order = np.lexsort((threshold, position))

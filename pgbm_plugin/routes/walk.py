@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray as Array
 from ..parallel import run_chunks
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
-from .base import Array, Route, has_unit_hessian, loss_arguments
+from .base import Route, has_unit_hessian, loss_arguments
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..device import to_host
 
 
-def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
+def read_column(name: str, values: Any, n: int) -> Array | None:
     """Return a column as n finite numbers, or None for None; `name` is the argument's name, for errors."""
     if values is None:
         return None
@@ -36,7 +36,7 @@ def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
     return column
 
 
-def read_labels(name: str, values: Any, n: int) -> NDArray[np.float64]:
+def read_labels(name: str, values: Any, n: int) -> Array:
     """Return a column that must be there as n finite numbers."""
     labels = read_column(name, values, n)
     if labels is None:
@@ -44,7 +44,7 @@ def read_labels(name: str, values: Any, n: int) -> NDArray[np.float64]:
     return labels
 
 
-def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> NDArray[np.float64] | None:
+def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> Array | None:
     """Return n weights, or None for None; only a `part` of all rows may have no weight but 0."""
     weights = read_column(name, values, n)
     if weights is None:
@@ -56,7 +56,7 @@ def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> NDArr
     return weights
 
 
-def _as_array(values: Any) -> NDArray[np.float64]:
+def _as_array(values: Any) -> Array:
     values = to_host(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
         values = values.detach()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray
 from ..device import gpu_number, gpu_of, has_usable_gpu, is_on_gpu, numba_array, stream_of, to_host
 from ..trees.forest import Features, Forest
 from .frames import check_names
@@ -72,7 +73,7 @@ class _Sent(CudaRows):
     def on_host(self) -> Rows:
         return self.table
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         return self.table.block(lo, hi, columns)
 
     def converted(self) -> Rows:
@@ -110,7 +111,7 @@ class _Resident(CudaRows):
     def on_host(self) -> Rows:
         return self  # `block` copies what it returns
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         block = self.X[lo:hi].copy_to_host()
         block = block if columns is None else block[:, columns]
         return block if block.dtype in (np.float32, np.float64) else block.astype(self.dtype)

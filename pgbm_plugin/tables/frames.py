@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import Features
 from .rows import Rows, check_count
 
@@ -34,7 +35,7 @@ class Frame(Rows):
         self.codes = {j: _code_of(values) for j, values in self._category_values(categorical).items()}
         self.coded = [j for j in categorical if j in features.code_columns]
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         wanted = range(self.features.count) if columns is None else columns.tolist()
         # one column after the other is written, so they should be contiguous
         out = np.empty((hi - lo, len(wanted)), np.float64, order="F")
@@ -95,11 +96,11 @@ class Frame(Rows):
     def _type(self, j: int) -> Any: ...
 
     @abstractmethod
-    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], AnyArray]:
         """Return a categorical column as its distinct values and, per row, which one it is (-1 or NaN for none)."""
 
     @abstractmethod
-    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+    def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         """Return a numeric column."""
 
 
@@ -120,11 +121,11 @@ class PandasRows(Frame):
     def _is_numeric(self, j: int) -> bool:
         return getattr(self._type(j), "kind", "O") in "fiub"
 
-    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], AnyArray]:
         column = self.frame.iloc[lo:hi, j].cat
         return column.categories.tolist(), column.codes.to_numpy()
 
-    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+    def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         return self.frame.iloc[lo:hi, j].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
@@ -145,7 +146,7 @@ class PolarsRows(Frame):
     def _is_numeric(self, j: int) -> bool:
         return self._type(j).is_numeric() or str(self._type(j)) == "Boolean"
 
-    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], AnyArray]:
         column = self.frame.to_series(j).slice(lo, hi - lo)
         values = column.drop_nulls().unique()
         known = values.to_physical().to_numpy()
@@ -154,7 +155,7 @@ class PolarsRows(Frame):
             by_code[code] = value
         return by_code, column.to_physical().cast(sys.modules["polars"].Float64).to_numpy()
 
-    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+    def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         # through float64, so that a null in a column of integers or booleans is a NaN
         return self.frame.to_series(j).slice(lo, hi - lo).cast(sys.modules["polars"].Float64).to_numpy()
 
@@ -183,13 +184,13 @@ class ArrowRows(Frame):
         tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
         return any(test(kind) for test in tests)
 
-    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], AnyArray]:
         column = self.frame.column(j).slice(lo, hi - lo).unify_dictionaries().combine_chunks()
         if hasattr(column, "num_chunks"):
             column = column.chunk(0)
         return column.dictionary.to_pylist(), column.indices.cast("float64").to_numpy(zero_copy_only=False)
 
-    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+    def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         return self.frame.column(j).slice(lo, hi - lo).cast("float64", safe=False).to_numpy()
 
 
@@ -272,13 +273,11 @@ def _code_of(values: Sequence[Any]) -> dict[Any, int]:
     return {value: code for code, value in enumerate(values)}
 
 
-def _encode(
-    values: Sequence[Any], index: NDArray[Any], code_of: dict[Any, int], name: str, features: Features
-) -> NDArray[np.float64]:
+def _encode(values: Sequence[Any], index: AnyArray, code_of: dict[Any, int], name: str, features: Features) -> Array:
     """Return the rows of a categorical column as the codes of training, with NaN where there is no value."""
     codes = np.array([*(code_of.get(value, -2) for value in values), np.nan])
     index = np.where(np.isnan(index) | (index < 0), len(values), index).astype(np.int64)
-    out: NDArray[np.float64] = codes[index]
+    out: Array = codes[index]
     unseen = out == -2
     if unseen.any():
         if not features.unseen_is_missing:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .columns import read_column, read_labels, read_weights
@@ -57,9 +57,9 @@ class LabelledRows:
     """
 
     rows: Rows
-    y: NDArray[np.float64]
-    weight: NDArray[np.float64] | None
-    init_score: NDArray[np.float64] | None
+    y: Array
+    weight: Array | None
+    init_score: Array | None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -76,7 +76,7 @@ class LabelledRows:
         """Return the rows with the labels that the derivatives of the loss see."""
         return replace(self, y=spec.margin_labels(self.y))
 
-    def initial_margin(self, forest: Forest, spec: TrainingSpec, lo: int, hi: int) -> NDArray[Any]:
+    def initial_margin(self, forest: Forest, spec: TrainingSpec, lo: int, hi: int) -> AnyArray:
         """Return the margins of rows lo..hi before the first tree, in the precision in which the booster sums."""
         if self.init_score is not None:
             return self.init_score[lo:hi].astype(forest.leaf_value.dtype)

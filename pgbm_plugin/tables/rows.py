@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray
 from ..trees.forest import Features
 
 # Size of a converted block, in numbers; few enough to stay in the outer cache.
@@ -43,9 +44,7 @@ class Rows(ABC):
     def __len__(self) -> int:
         return self.n
 
-    def blocks(
-        self, lo: int, hi: int, columns: NDArray[np.int64] | None = None
-    ) -> Iterator[tuple[int, int, NDArray[Any]]]:
+    def blocks(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> Iterator[tuple[int, int, AnyArray]]:
         """Yield rows lo..hi in parts, as ``(begin, end, matrix)``; `place` says where the matrix has the columns."""
         width = self.features.count if columns is None else len(columns)
         # an even number of rows, for the moments' lanes (see `kernels.accumulate`)
@@ -72,10 +71,10 @@ class Rows(ABC):
         return self
 
     @abstractmethod
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         """Return rows lo..hi, all columns or those asked for, as a matrix of float32 or float64."""
 
-    def _rounded(self, block: NDArray[Any]) -> NDArray[Any]:
+    def _rounded(self, block: AnyArray) -> AnyArray:
         """Return the block in the precision that the booster compares in, with its own missing value as NaN."""
         if self.features.dtype.char == "f" and block.dtype.char != "f":
             with np.errstate(over="ignore"):
@@ -113,7 +112,7 @@ def read_rows(X: Any, features: Features) -> Rows:
 class _Matrix(Rows):
     """A NumPy array of any order and strides, or what was turned into one."""
 
-    def __init__(self, X: NDArray[Any], features: Features):
+    def __init__(self, X: AnyArray, features: Features):
         super().__init__(features)
         if X.ndim != 2:
             hint = "; for one row give X.reshape(1, -1)" if X.ndim == 1 else ""
@@ -123,9 +122,7 @@ class _Matrix(Rows):
         readable = "f" if features.dtype.char == "f" else "fd"
         self.is_view = X.dtype.char in readable and X.dtype.isnative and math.isnan(features.missing)
 
-    def blocks(
-        self, lo: int, hi: int, columns: NDArray[np.int64] | None = None
-    ) -> Iterator[tuple[int, int, NDArray[Any]]]:
+    def blocks(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> Iterator[tuple[int, int, AnyArray]]:
         if self.is_view:  # nothing is converted, so nothing need be cut
             return iter(((lo, hi, self.X[lo:hi]),))
         return super().blocks(lo, hi, columns)
@@ -136,7 +133,7 @@ class _Matrix(Rows):
     def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
         return columns if self.is_view else super().place(columns)
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         block = self.X[lo:hi]
         if columns is not None:
             block = block[:, columns]
@@ -164,7 +161,7 @@ class _Sparse(Rows):
             X.sum_duplicates()
         self.X, self.n = X, X.shape[0]
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         X, width = self.X, self.features.count
         begin, end = X.indptr[lo], X.indptr[hi]
         row = np.repeat(np.arange(hi - lo), np.diff(X.indptr[lo : hi + 1]))
@@ -190,7 +187,7 @@ def table_length(X: Any) -> int:
     return int(shape[0]) if shape else len(X) if hasattr(X, "__len__") else -1
 
 
-def _as_matrix(X: Any, features: Features) -> NDArray[Any]:
+def _as_matrix(X: Any, features: Features) -> AnyArray:
     if hasattr(X, "detach"):  # a torch tensor, perhaps one that keeps gradients
         X = X.detach()
     try:

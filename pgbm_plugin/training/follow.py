@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..errors import warn
 from ..leaves.certificate import certify
 from ..leaves.gather import leaf_moments
@@ -31,8 +31,8 @@ class ScoredRows:
     """Rows that are scored, and their (n,) margins and variances after the trees so far."""
 
     data: LabelledRows
-    margin: NDArray[Any]
-    variance: NDArray[np.float64]
+    margin: AnyArray
+    variance: Array
 
     @classmethod
     def before(cls, forest: Forest, data: LabelledRows) -> ScoredRows:
@@ -41,7 +41,7 @@ class ScoredRows:
         margin[:] = forest.base_margin if data.init_score is None else data.init_score
         return cls(data, margin, np.zeros(len(data)))
 
-    def add(self, forest: Forest, sd: NDArray[np.float64], rho: float, n_jobs: int | None) -> None:
+    def add(self, forest: Forest, sd: Array, rho: float, n_jobs: int | None) -> None:
         """Take the rows through more trees."""
         route = choose_route(forest, self.data.rows)
         packed = route.packed(forest.leaf_value, sd, None)
@@ -90,7 +90,7 @@ class Run:
     split: bool
     rho: float
     train: LabelledRows
-    margin: NDArray[Any]
+    margin: AnyArray
     scored: dict[str, ScoredRows]
     warned: bool
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..boosters import live_model, read_model
 from ..boosters.booster import LeafPaths, TreeLeaves
 from ..errors import UnsupportedModelError, warn
@@ -102,7 +103,7 @@ def _first_leaves(trees: list[TreeLeaves]) -> NDArray[np.int64]:
     return np.cumsum([0, *(len(tree.value) for tree in trees)])
 
 
-def _merged(sums: list[NDArray[np.float64]], rows: int) -> LeafMoments:
+def _merged(sums: list[Array], rows: int) -> LeafMoments:
     """Return the moments of all chunks, which have so many rows in all. Computed for all at once, which is faster."""
     all_chunks, leaves = from_sums(np.concatenate(sums), 0), len(sums[0])
     chunks = (all_chunks.part(i * leaves, (i + 1) * leaves) for i in range(len(sums)))
@@ -133,9 +134,9 @@ class TrainingRows:
     def __init__(
         self,
         model: Any,
-        y: NDArray[Any],
-        weight: NDArray[Any] | None,
-        init_score: NDArray[Any] | None,
+        y: AnyArray,
+        weight: AnyArray | None,
+        init_score: AnyArray | None,
         average: bool = False,
         *,
         objective: CustomObjective | None,
@@ -229,7 +230,7 @@ class TrainingRows:
         hidden = 4.0 * _SLACK * (1.0 + self.reach) / max(float(np.ptp(tree.value)), np.finfo(np.float64).tiny)
         return 1 < steps <= _MAX_STEPS and steps**2 * hidden < _RISK
 
-    def find(self, trees: list[TreeLeaves], score: NDArray[Any], link: int) -> LeafPaths | None:
+    def find(self, trees: list[TreeLeaves], score: AnyArray, link: int) -> LeafPaths | None:
         """Find the leaves that rows reached in the next trees, from the scores after them; None if these do not tell.
 
         `link` is how the booster's scores relate to margins.
@@ -277,7 +278,7 @@ class TrainingRows:
         new_iteration = np.full(len(trees), not one_iteration)
         new_iteration[0] = True
 
-        def gather(lo: int, hi: int) -> NDArray[np.float64]:
+        def gather(lo: int, hi: int) -> Array:
             sums, rows = accumulators(len(value), unit), slice(lo, hi)
             taken = paths.taken[rows]
             if len(g):
@@ -300,8 +301,8 @@ class TrainingRows:
 
 
 def _with_objective(
-    spec: TrainingSpec, objective: CustomObjective | None, weight: NDArray[Any] | None
-) -> tuple[TrainingSpec, NDArray[Any] | None]:
+    spec: TrainingSpec, objective: CustomObjective | None, weight: AnyArray | None
+) -> tuple[TrainingSpec, AnyArray | None]:
     """Return the spec with the objective, and the weights that its gradients still need: custom ones bring theirs."""
     if objective is None:
         if spec.objective is None:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray
+
 # Bits of a node's ``flags``.
 CATEGORICAL = 1
 DEFAULT_LEFT = 2
@@ -125,11 +127,11 @@ class Forest:
     """
 
     root: NDArray[np.int32]
-    nodes: NDArray[Any]
+    nodes: AnyArray
     category_start: NDArray[np.int64]
     category_bits: NDArray[np.uint32]
     leaf_start: NDArray[np.int64]
-    leaf_value: NDArray[Any]
+    leaf_value: AnyArray
     leaf_label: NDArray[np.int32]
     base_margin: float
     divisor: int
@@ -163,7 +165,7 @@ class Forest:
         return len(self.leaf_value)
 
     @property
-    def routing(self) -> tuple[NDArray[Any], ...]:
+    def routing(self) -> tuple[AnyArray, ...]:
         """Return the arrays that kernels route with: (root, nodes, category_start, category_bits)."""
         return self.root, self.nodes, self.category_start, self.category_bits
 

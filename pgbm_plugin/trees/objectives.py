@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..arrays import AnyArray, Array
 
 # The loss that `kernels.scalar.gradient_hessian` computes.
 SQUARED, HUBER, FAIR, POISSON, GAMMA, TWEEDIE, PSEUDOHUBER, SQUAREDLOG = range(8)
@@ -19,7 +20,7 @@ ROUND_ONCE, ROUND_TWICE, ROUND_NEVER = range(3)
 # Links, margin to response: m, exp(m), m * |m|.
 IDENTITY, LOG, SIGNED_SQRT = range(3)
 
-Gradients = Callable[[NDArray[Any], NDArray[np.float64]], tuple[Any, Any]]
+Gradients = Callable[[AnyArray, Array], tuple[Any, Any]]
 """A custom objective: ``(margin, y) -> (g, h)`` over all rows at once (it may couple rows)."""
 
 
@@ -88,7 +89,7 @@ class Objective:
         """Return whether the hessian of an unweighted row is 1."""
         return self.code in (SQUARED, HUBER) and self.gradients is None
 
-    def check_labels(self, y: NDArray[np.float64]) -> None:
+    def check_labels(self, y: Array) -> None:
         """Refuse labels outside the objective's domain."""
         bad = (y <= self.lower) if self.strict else (y < self.lower)
         if np.any(bad):
@@ -104,7 +105,7 @@ def custom(gradients: Gradients, diagonal: Gradients | None = None) -> Objective
     return Objective("custom", SQUARED, gradients=gradients, diagonal=diagonal)
 
 
-def forgotten(margin: NDArray[Any], y: NDArray[np.float64]) -> NoReturn:
+def forgotten(margin: AnyArray, y: Array) -> NoReturn:
     """Stand in for a custom objective's function that was not kept, and refuse to be called."""
     raise RuntimeError(
         "the model no longer knows its custom objective, which is not part of a saved, pickled or recorded model; "

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 # Bottom to top. Rooms on one line do not import each other.
 LAYERS = [
-    "version errors checks parallel writing",
+    "version errors arrays checks parallel writing",
     "device",
     "trees",
     "kernels",
