@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from .arrays import Array
 
 Variance = Literal["pgbm", "boosted", "auto"]
-"""Where the variance comes from: the paper's recursion, a boosted scale, or the blend that scores best."""
+"""Source of the variance: the paper's recursion, a boosted scale, or the blend that scores best."""
 
 
 def check_levels(name: str, levels: ArrayLike) -> Array:
@@ -73,7 +73,7 @@ def _with_percents(what: str, levels: ArrayLike, prefix: str) -> list[str]:
 
 
 def missing_column(name: str, columns: Sequence[str]) -> str:
-    """Return an error text: the table lacks a column, which ones it has, and which one was perhaps meant."""
+    """Return the error text for a column that a table does not have, with the columns that it has."""
     shown = ", ".join(columns[:10]) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
     by_lower = {column.strip().lower(): column for column in columns}
     near = difflib.get_close_matches(name.strip().lower(), by_lower, 1)

@@ -1,4 +1,4 @@
-"""Columns of numbers that belong to rows: labels, weights and scores, read from whatever holds them."""
+"""Columns of numbers that belong to rows: labels, weights and initial scores, from any kind of array."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def read_column(name: str, values: Any, n: int) -> Array | None:
     bad = np.abs(column) > np.finfo(np.float32).max
     if bad.any():
         raise ValueError(
-            f"{name} has {bad.sum()} values too large for float32, in which boosters hold them (first at row "
+            f"{name} has {bad.sum()} values that are too large for float32, which boosters use (first at row "
             f"{int(np.argmax(bad))})"
         )
     return column
 
 
 def read_labels(name: str, values: Any, n: int) -> Array:
-    """Return a column that must be there as n finite numbers."""
+    """Return the labels as n finite numbers; refuse None."""
     labels = read_column(name, values, n)
     if labels is None:
         raise TypeError(f"{name} is None; give the labels")
@@ -45,7 +45,7 @@ def read_labels(name: str, values: Any, n: int) -> Array:
 
 
 def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> Array | None:
-    """Return n weights, or None for None; only a `part` of all rows may have no weight but 0."""
+    """Return n weights, or None for None; all may be 0 only if the rows are a `part` of a larger table."""
     weights = read_column(name, values, n)
     if weights is None:
         return None
@@ -61,7 +61,7 @@ def _as_array(values: Any) -> Array:
     if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
         values = values.detach()
     if hasattr(values, "to_numpy"):
-        # booleans and decimals of PyArrow are converted only if a copy is allowed
+        # PyArrow converts booleans and decimals only if a copy is allowed
         values = values.to_numpy(**{"zero_copy_only": False} if type(values).__module__ == "pyarrow.lib" else {})
     array = np.asarray(values)
     if np.ma.isMaskedArray(values) or array.dtype.kind not in "fiubO":
