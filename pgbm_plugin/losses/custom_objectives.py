@@ -130,7 +130,7 @@ def check_takes_batches(spec: TrainingSpec, objective: CustomObjective | None) -
 
 
 def on_batch(spec: TrainingSpec, objective: CustomObjective | None, data: LabelledRows, probe: bool) -> TrainingSpec:
-    """Return the spec with the objective of training on a part of the rows; `probe` refuses a loss that couples rows."""
+    """Return the spec with its objective on a part of the rows; `probe` refuses a loss that couples rows."""
     spec = with_objective(spec, objective, data)
     if not isinstance(objective, TorchObjective):
         return spec

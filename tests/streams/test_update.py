@@ -240,7 +240,7 @@ def test_init_scores(make_data):
         (lambda m, X, y: m.update([(X, y), (X, y * np.nan)]), ValueError, "batch 1: y has 1200 NaN"),
         (lambda m, X, y: m.update(iter([])), ValueError, "no batches"),
         (lambda m, X, y: m.update(failing(X, y)), ConnectionError, "half-way"),
-        (lambda m, X, y: m.update(LeafMoments.of_nothing(3)), ValueError, "moments of 3 leaves"),
+        (lambda m, X, y: m.update(LeafMoments.of_nothing(3)), ValueError, "moments have 3 leaves"),
     ],
 )
 def test_nothing_is_half_updated(call, error, match, trained):
