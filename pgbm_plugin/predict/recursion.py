@@ -1,4 +1,4 @@
-"""The way of rows through the trees: margins (paper eq. 11) and their variances (eq. 12)."""
+"""Margins of rows (paper eq. 11) and their variances (eq. 12)."""
 
 from __future__ import annotations
 
@@ -35,31 +35,45 @@ def margins_and_variances(
     n_jobs: int | None = None,
     dtype: Any = np.float64,
 ) -> tuple[AnyArray, AnyArray, Array | None]:
-    """Return the (n,) margins of rows, their variances, and the sums of their leaves' steps.
+    """Return the (n,) margins of rows, their variances, and the sums of their leaves' steps, if there are any.
 
     Parameters
     ----------
     leaf_value, leaf_sd : (L,) float array
-        What each leaf adds to the margin, and what it brings to the recursion.
+        What each leaf adds to the margin, and its standard deviation in the recursion.
     rho : float
         Correlation between successive trees.
     leaf_step : (L,) float array, optional
-        Steps of a boosted scale. Without them, the sums are None.
+        Steps of a boosted scale.
     init_score : (n,) float array, optional
-        Margins that rows start from, in place of the model's own.
+        Margins that rows start from, instead of the model's own.
     dtype : dtype
         Precision of the recursion on a GPU.
     """
     margin = _start(forest, rows, leaf_value, init_score)
     variance, log_scale = np.zeros(len(rows), dtype), None if leaf_step is None else np.zeros(len(rows))
+    add_margins_and_variances(forest, rows, (leaf_value, leaf_sd, leaf_step), rho, margin, variance, log_scale, n_jobs)
+    return _averaged(forest, margin), variance, log_scale
+
+
+def add_margins_and_variances(
+    forest: Forest,
+    rows: Rows,
+    leaves: tuple[AnyArray, Array, Array | None],
+    rho: float,
+    margin: AnyArray,
+    variance: AnyArray,
+    log_scale: Array | None,
+    n_jobs: int | None,
+) -> None:
+    """Add trees to (n,) margins, variances and sums of steps; `leaves` are the (L,) values, sds and steps."""
     route = choose_route(forest, rows)
-    packed = route.packed(leaf_value, leaf_sd, leaf_step)
+    packed = route.packed(*leaves)
 
     def chunk(lo: int, hi: int) -> None:
         route.add_margin_variance(lo, hi, packed, rho, margin, variance, log_scale)
 
     run_chunks(chunk, len(rows), route.task, route.threads(n_jobs))
-    return _averaged(forest, margin), variance, log_scale
 
 
 def _start(forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Any) -> AnyArray:
@@ -75,7 +89,7 @@ def _averaged(forest: Forest, margin: AnyArray) -> AnyArray:
 
 
 def leaf_sums(forest: Forest, rows: Rows, per_leaf: Array, n_jobs: int | None = None) -> Array:
-    """Return for each of n rows the sum over its leaves of an array over leaves."""
+    """Return the (n,) sums of an array over leaves over each row's leaves."""
     route = choose_route(forest, rows)
     value, out = route.ordered(per_leaf), np.zeros(len(rows))
     run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, out), len(rows), route.task, route.threads(n_jobs))

@@ -19,40 +19,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """What the trees say of n rows.
+    """Margins, predictions and variances of n rows."""
 
-    Attributes
-    ----------
-    forest : Forest
-        The trees, for their link.
-    margin : (n,) float array
-        Margins, in the booster's precision.
-    prediction : (n,) float array
-        Responses, with the booster's bits.
-    variance : (n,) float array
-        Variances of the margins.
-    """
-
-    forest: Forest
-    margin: AnyArray
-    prediction: AnyArray
-    variance: Array
+    forest: Forest  # its link turns margins into predictions
+    margin: AnyArray  # (n,) margins, in the booster's precision
+    prediction: AnyArray  # (n,) responses, with the booster's bits
+    variance: Array  # (n,) variances of the margins
 
     def take(self, index: NDArray[np.int64]) -> Margins:
-        """Return some of the rows, by their position."""
+        """Return the rows at these positions."""
         return replace(
             self, margin=self.margin[index], prediction=self.prediction[index], variance=self.variance[index]
         )
 
     def floored(self, floor: float) -> Margins:
-        """Return the margins with no variance below the floor."""
+        """Return the margins with variances raised to at least `floor`."""
         return replace(self, variance=np.maximum(self.variance, floor))
 
     def response_variance(self, calibration: Calibration, lognormal: bool = False) -> Array:
         """Return the (n,) calibrated variances of the response.
 
-        Under a log link, it is m^2 sigma^2 by the delta method, or m^2 (exp(sigma^2) - 1), which is exact for a
-        `lognormal` response. Under the signed square it is 4 s^2 sigma^2 + 2 sigma^4, positive at s = 0 as well.
+        With s the margin and m the response: under a log link, m^2 sigma^2 by the delta method, or
+        m^2 (exp(sigma^2) - 1), which is exact for a `lognormal` response; under the signed square root,
+        4 s^2 sigma^2 + 2 sigma^4, which is positive even at s = 0.
         """
         variance = calibration(self.variance)
         if self.forest.link == IDENTITY:

@@ -161,7 +161,7 @@ def test_tune_stays_and_conformal_goes(make_data):
     assert (model.rho, model.distribution, model.calibration.b) == chosen
     model.conformalize(X[1500:2000], y[1500:2000])
     model.update(X[2000:2500], y[2000:2500])
-    with pytest.raises(ValueError, match=r"update took them back: call model.conformalize"):
+    with pytest.raises(ValueError, match=r"update removed them: call model.conformalize"):
         model.predict_interval(X)
     model.conformalize(X[1500:2000], y[1500:2000])
     assert coverage(y[2500:], model.predict_interval(X[2500:], 0.9)) > 0.8
