@@ -173,10 +173,10 @@ def test_says_so(model, conformal_rows):
 
 def test_rows_of_training_or_tuning_warn(model, conformal_rows):
     """Their residuals are smaller than those of new rows, so that nothing is promised."""
-    with pytest.warns(UserWarning, match="rows that wrap saw"):
+    with pytest.warns(UserWarning, match="wrap has seen these rows"):
         model.conformalize(*data(600, 0))
     model.tune(*conformal_rows, distributions=["normal"], rho=0.0)
-    with pytest.warns(UserWarning, match="rows that tune saw"):
+    with pytest.warns(UserWarning, match="tune has seen these rows"):
         model.conformalize(*conformal_rows)
 
 
