@@ -231,8 +231,8 @@ def _why_values_differ(forest: Forest, spec: TrainingSpec, errors: Array) -> str
     if not first.any():
         later = int(forest.tree_of_leaf()[np.argmax(errors > spec.tolerance)])
         return (
-            f"the rows match, but the leaf values match only up to tree {later - 1}: later trees were trained with "
-            f"other data or settings, or changed afterwards"
+            f"the rows match, and so do the leaf values before tree {later}, but not the later ones: those trees were "
+            f"trained with other data or settings, or changed afterwards"
         )
     return (
         "the rows match, but the leaf values do not: the labels, weights, init_score or objective are not those of "

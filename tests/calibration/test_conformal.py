@@ -194,13 +194,13 @@ def test_settings_may_not_change_afterwards(model, conformal_rows):
     X, y = conformal_rows
     expected = model.conformalize(X, y).predict_interval(X)
     rho = model.rho
-    with pytest.raises(ValueError, match="changed after conformalize: call model.conformalize again"):
+    with pytest.raises(ValueError, match=r"changed after conformalize: call model\.conformalize again"):
         model.predict_dist(X, rho=rho + 0.1)
     assert np.array_equal(model.predict_dist(X, rho=rho).ppf(0.05), expected[:, 0])
     for name, value in (("rho", 0.3), ("calibration", Calibration(0.5, 2.0))):
         kept = getattr(model, name)
         setattr(model, name, value)
-        with pytest.raises(ValueError, match="changed after conformalize: call model.conformalize again"):
+        with pytest.raises(ValueError, match=r"changed after conformalize: call model\.conformalize again"):
             model.predict_interval(X)
         model.predict_dist(X, "normal")  # which has nothing to do with it
         setattr(model, name, kept)
