@@ -1,4 +1,4 @@
-"""Gradients of a block of rows, and their sums per leaf; the CPU's routes through the trees end here."""
+"""Gradients of a block of rows, and their sums per leaf, for all routes of the CPU."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from .jit import kernel, scalar
 from .scalar import rounded_gradient
 
-# Columns of an accumulator; the first four are enough where every hessian is 1.
+# Columns of an accumulator; the first four are enough if every hessian is 1.
 COUNT, SHIFT_G, G, GG, SHIFT_H, H, HH, GH = range(8)
 UNIT_COLUMNS, COLUMNS = 4, 8
 
-# Accumulators per leaf: row i uses number i % LANES. Rows that follow each other often share a leaf, and with one
-# accumulator each addition would wait for the one before it. `add_rows` relies on a power of two.
+# Accumulators per leaf: row i uses number i % LANES. Successive rows are often in the same leaf, and with a single
+# accumulator each addition would wait for the one before. `add_rows` needs a power of two.
 LANES = 2
 
 
@@ -24,15 +24,15 @@ def accumulators(leaves: int, unit_hessian: bool) -> Any:
 
 
 def gradient_buffers(rows: int, sums: Any) -> tuple[Any, Any]:
-    """Return buffers for g and h of so many rows; None for h where every hessian is 1."""
+    """Return buffers for g and h of `rows` rows; None for h if every hessian is 1."""
     return np.empty(rows), None if sums.shape[2] == UNIT_COLUMNS else np.empty(rows)
 
 
 @scalar
 def gradients(y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, rounding: Any, g: Any, h: Any) -> None:
-    """Compute g and h of a block of rows, rounded as their booster does; ``weight`` may be empty.
+    """Compute g and h of a block of rows, rounded as the booster rounds them; ``weight`` may be empty.
 
-    ``objective`` is None for unweighted squared error in float32, by far the most common, and ``h`` is None where every
+    ``objective`` is None for unweighted squared error in float32, the most common case, and ``h`` is None if every
     hessian is 1. Numba then compiles no code for the other cases.
     """
     if objective is None:
@@ -49,7 +49,7 @@ def gradients(y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, 
 
 @scalar
 def add_row(s: Any, g: Any, h: Any) -> None:
-    """Add a row to an accumulator; before the first row, only its count must be set (to 0)."""
+    """Add a row to an accumulator; an empty one needs a count of 0, its other columns may hold anything."""
     if s[COUNT] == 0.0:
         s[COUNT], s[SHIFT_G], s[SHIFT_H] = 1.0, g, h
         s[G], s[H], s[GG], s[HH], s[GH] = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -67,8 +67,8 @@ def add_row(s: Any, g: Any, h: Any) -> None:
 def add_rows(leaf: Any, g: Any, h: Any, step: Any, margin: Any, sums: Any) -> None:
     """Add rows to the accumulators of their leaves, and the leaves' steps to the rows' margins.
 
-    Sums are taken of differences from the accumulator's first row, so that an offset of all labels costs no digits:
-    that row is one of the sample, and its distance from the mean is of the size of the deviations that are summed.
+    The sums are those of differences from the accumulator's first row, so that a common offset of all labels costs no
+    digits: the first row is about as far from the mean as the other rows.
     """
     if h is None:
         for i in range(leaf.shape[0]):

@@ -10,12 +10,12 @@ import numpy as np
 from ..trees.forest import DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
 from .jit import kernel, scalar
 
-# Splits that one pass over a block applies. `replay._replay` is written out for this number.
+# Splits that one pass over a block applies. The code of `replay._replay` is written for this number.
 GROUP = 4
 
 
 def workspace(rows: int, features: int, columns: int, code: Any) -> tuple[Any, ...]:
-    """Return what `code_block` writes to for at most so many rows: codes, lines of columns, values, counts."""
+    """Return the arrays that `code_block` writes to: codes, lines of columns, values, counts."""
     return (
         np.empty((features + columns, rows), code),
         np.empty(columns, np.int64),
@@ -26,7 +26,7 @@ def workspace(rows: int, features: int, columns: int, code: Any) -> tuple[Any, .
 
 @kernel
 def fill_tables(nodes: Any, category_start: Any, category_bits: Any, limit: Any, tables: Any) -> None:
-    """Write for each categorical node and code (none, NaN, category 0, 1...) whether a row goes right."""
+    """Write for each categorical node and code (none, NaN, category 0, 1...) 1 if a row goes right, else 0."""
     at = 0
     for i in range(nodes.shape[0]):
         begin = category_start[nodes[i].category_set]
@@ -58,9 +58,9 @@ def arrange(
     queue: Any,
     region_of: Any,
 ) -> Any:
-    """Put the splits of every tree in order, parents first, in groups; return the number of groups.
+    """Arrange the splits of every tree in groups, parents first, and return the number of groups.
 
-    ``queue`` and ``region_of`` are scratch space, a number per split: to allocate them here would cost compile time.
+    ``queue`` and ``region_of`` are buffers of a number per split; allocating them here would cost compile time.
     """
     group = 0
     for t in range(root.shape[0]):
@@ -101,8 +101,8 @@ def arrange(
 def _count_below(x: Any, cuts: Any, count: Any, codes: Any) -> None:
     """Count in ``codes[r]`` the cuts below ``x[r]``; the number of cuts is a power of two, at least 16.
 
-    First every sixteenth cut is compared with all rows, which vectorises; then a binary search goes on between them,
-    level by level. It is written as arithmetic: LLVM would turn branches into jumps, five times slower.
+    First, 15 cuts at equal distances are compared with all rows, which vectorises. A binary search between them
+    follows, level by level. It uses arithmetic, because LLVM would turn branches into jumps, five times slower.
     """
     u = np.uint64
     step = cuts.shape[0] >> 4
@@ -126,7 +126,7 @@ def _count_below(x: Any, cuts: Any, count: Any, codes: Any) -> None:
 
 @scalar
 def _category_codes(x: Any, lower: Any, limit: Any, codes: Any) -> None:
-    """Write codes of categories; from the lowest code on they mean: no category, NaN, category 0, category 1..."""
+    """Write codes of categories, from the lowest code on: no category, NaN, category 0, category 1..."""
     lowest = np.iinfo(codes.dtype).min
     for r in range(x.shape[0]):
         if math.isnan(x[r]):
@@ -154,7 +154,8 @@ def code_block(
 ) -> None:
     """Write rows as codes: one line of ``codes`` per feature, and one more per column with missing values.
 
-    ``where[c]`` becomes the line of column c. Columns of a feature follow each other; ``position`` is its place in X.
+    ``where[c]`` becomes the line of column c. The columns of a feature are consecutive. ``position`` holds the place of
+    each feature in X.
     """
     m = X.shape[0]
     c, x = 0, x[:m]

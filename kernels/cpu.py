@@ -1,7 +1,6 @@
-"""Kernels that walk a range of rows through all trees, a block of rows at a time.
+"""Kernels that walk rows through all trees, in blocks of rows, so that a tree's nodes stay in cache for many rows.
 
-Blocks keep one tree's nodes in cache for many rows. The arguments that describe the trees are the arrays of
-`pgbm_plugin.trees.forest.Forest`, in the order (root, nodes, category_start, category_bits).
+The trees are passed as the arrays ``routing`` of a Forest: root, nodes, category_start, category_bits.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ BLOCK = 512
 
 @kernel
 def route(X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, out: Any) -> None:
-    """Write the leaf of every row in one tree: ``out[i] = leaf``."""
+    """Write the leaf of every row in one tree to ``out``."""
     for i in range(X.shape[0]):
         out[i] = leaf_of(X, i, root, nodes, category_start, category_bits)
 
@@ -49,9 +48,9 @@ def add_margin_variance(
     variance: Any,
     log_scale: Any,
 ) -> None:
-    """Add leaf values to margins, and follow the variance recursion (paper eq. 12) in the same walk.
+    """Add leaf values to margins, and update variances by the recursion (paper eq. 12), in one walk.
 
-    ``log_scale[i]`` sums up ``leaf_step``; both may be None, and numba then compiles no code for them.
+    ``leaf_step`` is added to ``log_scale``; both may be None, and numba then compiles no code for them.
     """
     n = X.shape[0]
     for lo in range(0, n, BLOCK):
@@ -85,12 +84,12 @@ def gather_moments(
     margin: Any,
     sums: Any,
 ) -> None:
-    """Train once more: per tree, take g and h at the current margins, sum them per leaf, then add the tree's step.
+    """Repeat the training: per tree, compute g and h at the current margins, sum them per leaf, then add its steps.
 
-    ``new_iteration[t]`` says that tree t sees fresh gradients; trees of one iteration share those of its first tree.
-    ``weight`` may be empty. ``margin`` begins at the initial score, in the booster's precision, and is advanced.
-    ``restarts`` sets it to 0 after the first gradients: the first tree then holds the base score in its values.
-    ``leaf``, ``g`` and ``h`` are buffers for a block; `accumulate.gradients` says which may be None.
+    If ``new_iteration[t]`` is false, tree t uses the gradients of the tree before. ``weight`` may be empty. ``margin``
+    holds the initial scores in the booster's precision, and afterwards the margins after all trees. ``restarts`` sets
+    it to 0 after the first gradients, if the values of the first tree hold the base score. ``leaf``, ``g`` and ``h``
+    are buffers for a block; see `accumulate.gradients` for those that may be None.
     """
     n = X.shape[0]
     for lo in range(0, n, BLOCK):
@@ -124,7 +123,7 @@ def to_margin(link: Any, value: Any) -> None:
 def add_variances(
     X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, leaf_sd: Any, rho: Any, variance: Any
 ) -> None:
-    """Follow the variance recursion for several correlations in one walk: ``variance[k, i]`` under ``rho[k]``."""
+    """Update ``variance[k, i]`` by the recursion with ``rho[k]``, for several correlations in one walk."""
     n = X.shape[0]
     for lo in range(0, n, BLOCK):
         for t in range(root.shape[0]):

@@ -1,8 +1,8 @@
 """CUDA kernels: one thread walks a row through the trees, and sums per leaf need no atomics.
 
-The scalar functions are those of the CPU's kernels, compiled once more. Arguments are as in `cpu`. A thread walks its
-row in tree order, so that margins have the bits of the CPU. Sums of a leaf are taken in an order that depends on the
-rows alone, so that they do not change from run to run or from one device to another.
+The scalar functions are those of the CPU's kernels, compiled for the GPU. Arguments are as in `cpu`. Trees come in the
+same order as on the CPU, so margins have the same bits. The order of summation per leaf depends on the rows alone, so
+sums are the same in every run and on every device.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 # Threads of a block; the simulator starts a real one for each.
 THREADS = 32 if SIMULATED else 256
 
-# A block takes the moments of so many rows, a tile of one row a thread at a time.
+# Rows whose moments a block gathers, in tiles of one row per thread.
 BLOCK_ROWS = 4 * THREADS if SIMULATED else 16 * THREADS
 
-# Accumulators that a block has for each leaf: each is filled by one thread from its part of every tile.
+# Accumulators of a block for each leaf; one thread fills an accumulator from its part of every tile.
 SEGMENTS = 8
 _SEGMENT_ROWS = THREADS // SEGMENTS
 
-# Correlations whose recursions one thread follows at once: as many as fit into registers.
+# Correlations that one thread computes at once: as many as fit into registers.
 CORRELATIONS = 4
 
 
 def _on_device(function: Any, **called: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a scalar function of the CPU's kernels for the device; `called` are device functions that it calls."""
+    """Compile a scalar function of the CPU's kernels for the GPU; `called` are GPU functions that it calls."""
     source = function.py_func
     bound = FunctionType(source.__code__, {**source.__globals__, **called}, source.__name__)
     compiled: Callable[..., Any] = cuda.jit(device=True, inline="always")(bound)
@@ -115,7 +115,7 @@ def add_margin_variance(
 def add_variances(
     X: Any, root: Any, nodes: Any, category_start: Any, category_bits: Any, sd: Any, rho: Any, variance: Any
 ) -> None:
-    """Do what `cpu.add_variances` does, for a multiple of CORRELATIONS; a line of blocks takes that many of them."""
+    """Do what `cpu.add_variances` does; each line of blocks computes CORRELATIONS of the correlations."""
     i, stride, k = cuda.grid(1), cuda.gridsize(1), cuda.blockIdx.y * CORRELATIONS
     r0, r1, r2, r3 = rho[k], rho[k + 1], rho[k + 2], rho[k + 3]
     while i < X.shape[0]:
@@ -153,10 +153,10 @@ def add_rows(
     margin: Any,
     sums: Any,
 ) -> None:
-    """Route rows through one tree, add them to the accumulators of their leaves, and the tree's steps to their margins.
+    """Add rows to the accumulators of their leaves in one tree, and the leaves' steps to the rows' margins.
 
-    ``sums`` is (blocks, leaves of the tree * SEGMENTS, COLUMNS) and need not be cleared; ``first`` is the tree's first
-    leaf. A tile of rows lies in shared memory, and one thread adds the rows of each accumulator in their order.
+    ``sums`` is (blocks, leaves of the tree * SEGMENTS, COLUMNS) and may hold anything; ``first`` is the tree's first
+    leaf. A tile of rows is in shared memory, and one thread adds the rows of each accumulator in their order.
     """
     tile_leaf = cuda.shared.array(THREADS, int32)
     tile_g = cuda.shared.array(THREADS, float32)
@@ -191,9 +191,9 @@ def add_rows(
 
 @cuda.jit
 def merge(sums: Any, out: Any) -> None:
-    """Merge the accumulators of all blocks and segments, in their order, into one per leaf (see `LeafMoments.merge`).
+    """Merge the accumulators of all blocks and segments in order, into one per leaf (see `LeafMoments.merge`).
 
-    ``out`` is (leaves of the tree, COLUMNS): its shifts are the means, so that the sums of differences are 0.
+    ``out`` is (leaves of the tree, COLUMNS). Its shifts are the means, so its sums of differences are 0.
     """
     leaf, stride = cuda.grid(1), cuda.gridsize(1)
     while leaf < out.shape[0]:

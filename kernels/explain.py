@@ -1,4 +1,4 @@
-"""Kernels that explain variances: Shapley values of every tree, and how much of a tree reaches the end."""
+"""Kernels that explain variances: Shapley values of every tree, and their weights in the final variance."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .scalar import add_tree, goes_left, leaf_of
 def climb(
     left: Any, right: Any, root: Any, node_count: Any, node_parent: Any, leaf_count: Any, leaf_parent: Any, depth: Any
 ) -> Any:
-    """Parents of all nodes and leaves, rows below every node; returns the summed depth of all leaves.
+    """Write the parents of all nodes and leaves and the rows below every node; return the summed depth of all leaves.
 
-    A parent is coded as ``2 * node + (1 if it is left to go there)``, that of a root is -1. `depth` is room for a
+    A parent is coded as ``2 * node``, plus 1 for its left child; the parent of a root is -1. ``depth`` is a buffer of a
     number per node.
     """
     steps = 0
@@ -58,14 +58,14 @@ def fill_paths(
     slot_feature: Any,
     slot_share: Any,
 ) -> Any:
-    """The way down to every leaf, and its features: see `pgbm_plugin.explain.Paths`. Returns the number of slots."""
+    """Write the path to every leaf, as `pgbm_plugin.predict.explain.Paths` holds it; return the number of slots."""
     step = slot = 0
     for j in range(leaf_parent.shape[0]):
         step_start[j], slot_start[j] = step, slot
         first, below, parent = slot, np.float64(leaf_count[j]), leaf_parent[j]
         while parent >= 0:
             k, is_left = parent >> 1, parent & 1
-            # where no row came by, either side is as likely
+            # if no row reached the node, both sides are equally likely
             share = below / node_count[k] if node_count[k] > 0 else 0.5
             at = first
             while at < slot and slot_feature[at] != feature[k]:
@@ -92,18 +92,18 @@ def secants(
     mean_sd: Any,
     mean_variance: Any,
     rho: Any,
-    kept: Any,
+    carried: Any,
     scale: Any,
     variance: Any,
 ) -> None:
-    """How much of a tree's difference from its mean reaches the variance in the end: ``scale[i, t]``.
+    """Write to ``scale[i, t]`` the factor from tree t's difference from its mean to the final variance's difference.
 
     With v the variance of the row and v' that of mean leaves (``mean_variance[t]`` before tree t), s and s' the sds,
-    and r = (sqrt v + sqrt v') / (s + s'), eq. 12 gives, without remainder,
+    and r = (sqrt v + sqrt v') / (s + s'), eq. 12 gives exactly
 
         v_t - v'_t = (1 - rho / r) (v_{t-1} - v'_{t-1}) + (1 - rho r) (s^2 - s'^2).
 
-    ``kept`` is room for a number per tree.
+    ``carried`` is a buffer of a number per tree, for the factors (1 - rho / r).
     """
     for i in range(X.shape[0]):
         v = 0.0
@@ -111,13 +111,13 @@ def secants(
             sd = leaf_sd[leaf_of(X, i, root[t], nodes, category_start, category_bits)]
             sigma, sds = math.sqrt(v) + math.sqrt(mean_variance[t]), sd + mean_sd[t]
             scale[i, t] = 1.0 - rho * sigma / sds if sds > 0.0 else 0.0
-            kept[t] = 1.0 - rho * sds / sigma if sigma > 0.0 else 0.0
+            carried[t] = 1.0 - rho * sds / sigma if sigma > 0.0 else 0.0
             v = add_tree(v, sd, rho)
         variance[i] = v
         rest = 1.0
         for t in range(root.shape[0] - 1, -1, -1):
             scale[i, t] *= rest
-            rest *= kept[t]
+            rest *= carried[t]
 
 
 @kernel
@@ -143,16 +143,16 @@ def add_shapley(
     follows: Any,
     out: Any,
 ) -> None:
-    """``out[i, f] += sum over trees of scale[i, t] * the Shapley value of feature f`` for the leaf values ``value``.
+    """Add to ``out[i, f]`` the sum over trees of ``scale[i, t]`` times feature f's Shapley value for ``value``.
 
-    A leaf with features k, of which share z_k of the rows takes its side and the row itself does (o_k = 1) or does not
-    (o_k = 0), gives feature j
+    Let a leaf's path have d features. The splits on feature k send the share z_k of the rows towards the leaf, and the
+    row itself (o_k = 1) or not (o_k = 0). Then feature j gets
 
         value (o_j - z_j) integral_0^1 prod_{k != j} (u o_k + (1 - u) z_k) du,
 
     because the Shapley weight s! (d - s - 1)! / d! is the integral of u^s (1 - u)^(d - s - 1). The integrand is a
-    polynomial of degree d - 1, for which Gauss-Legendre's rule of d / 2 points, rounded up, has no error.
-    ``goes`` and ``follows`` are room for a number per node, and per feature of a leaf.
+    polynomial of degree d - 1, which Gauss-Legendre's rule of d / 2 points, rounded up, integrates exactly.
+    ``goes`` and ``follows`` are buffers of a number per node, and per feature of a leaf.
     """
     for i in range(X.shape[0]):
         for k in range(nodes.shape[0]):
@@ -171,7 +171,7 @@ def add_shapley(
                     product = point_weight[p] * value[j] * scale[i, t]
                     for k in range(d):
                         product *= u * follows[k] + (1.0 - u) * slot_share[first + k]
-                    if product == 0.0:  # a leaf that neither this row nor any other reaches
+                    if product == 0.0:  # neither this row nor any other reaches the leaf
                         continue
                     for k in range(d):
                         share = slot_share[first + k]

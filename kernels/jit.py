@@ -1,12 +1,12 @@
-"""The jit policy, in one place.
+"""Options with which all kernels are compiled.
 
-* ``nogil``: kernels are serial and run over a range of rows; a thread pool drives them. That is as fast as
-  ``parallel=True``, compiles in half the time and has no threading layer to go wrong after a fork.
-* ``error_model="numpy"``: a division by zero is an inf, not an exception with a branch in the inner loop.
-* ``cache``: the compiled code is kept beside the package, or in the user's cache directory when that is read-only.
-  Numba drops it when the kernel's own file has changed; here, when any file has that kernels are compiled from.
-* no ``fastmath``: predictions must carry the boosters' own bits.
-* lazy, no signatures: signatures would compile at import.
+* ``nogil``: kernels are serial, and a thread pool calls them on ranges of rows. That is as fast as ``parallel=True``,
+  compiles in half the time and has no threading layer that could fail after a fork.
+* ``error_model="numpy"``: a division by zero gives inf, without a branch for an exception in the inner loop.
+* ``cache``: compiled code is stored beside the package, or in the user's cache directory if that is read-only. Numba
+  discards it if the kernel's own file has changed; here, also if any other file has that kernels are compiled from.
+* no ``fastmath``: predictions must have the boosters' own bits.
+* no signatures: they would compile at import.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from numba import njit
 from ..trees import forest, objectives
 
 _FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-_INNER: dict[str, Any] = {"no_cpython_wrapper": True}  # nobody calls them from Python: a tenth less to compile
+_INNER: dict[str, Any] = {"no_cpython_wrapper": True}  # not called from Python: a tenth less to compile
 
-# What kernels inline, and the constants in it.
+# Files with code or constants that kernels are compiled from.
 _SOURCES = [*sorted(Path(__file__).parent.glob("*.py")), Path(forest.__file__), Path(objectives.__file__)]
 
 
 def _digest_of_sources() -> str | None:
-    """Hash the files that kernels are compiled from; None inside an archive, which numba stamps as a whole."""
+    """Hash the files that kernels are compiled from; None inside an archive, for which numba uses its own stamp."""
     try:
         return hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
     except OSError:
@@ -50,13 +50,13 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _depend_on_sources(compiled: Any) -> None:
-    """Make a cached function depend on all sources; numba has no public way to say so."""
+    """Make a cached function depend on all sources, for which numba has no public interface."""
     index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if index is not None and _DIGEST is not None:
         index._source_stamp = _DIGEST
 
 
 def scalar(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function of scalars that kernels call; LLVM inlines it, and its caller's cache holds it."""
+    """Compile a function that kernels call; LLVM inlines it, so it needs no cache of its own."""
     compiled: Callable[..., Any] = njit(**_FLAGS, **_INNER)(function)
     return compiled

@@ -1,4 +1,4 @@
-"""Kernels of recording: find the leaves that took a row from one training score to the next, and sum over such rows."""
+"""Kernels of `record`: find the leaves that explain the change of each row's training score, and sum over rows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .scalar import margin_of
 
 @scalar
 def _is_only_fit(before: Any, after: Any, off: Any, grain: Any, step: Any, gap: Any, k: Any) -> Any:
-    """Tell whether step k leads from one score to the other, and no other step can."""
+    """Tell whether step k leads from score ``before`` to ``after``, and no other step can."""
     return (abs(before + step[k] - after) <= off) & (gap[k] > 2 * (off + grain * abs(after)))
 
 
 @scalar
 def _only_fit(before: Any, after: Any, off: Any, grain: Any, step: Any) -> Any:
-    """Return the only step that leads from one score to the other; the number of steps if none or several do."""
+    """Return the only step from score ``before`` to ``after``; the number of steps if there are none or several."""
     took, hidden, only = np.float64(after) - np.float64(before), off + grain * abs(after), step.shape[0]
     for k in range(np.searchsorted(step, took - hidden), step.shape[0]):
         if step[k] > took + hidden:
@@ -48,16 +48,16 @@ def find_steps(
     part: Any,
     taken: Any,
 ) -> Any:
-    """Find the step that took every row from one score to the next; return False if the scores leave one open.
+    """Write the number of every row's step to ``taken``; return False if a row has no step or more than one.
 
-    ``margin`` is the sum of leaf values before the step, and ``score`` the sum after it, if ``slack`` is None: one step
-    must then lead from one to the other to the bit. Otherwise the sum after it is the margin of ``score`` under
-    ``link``, times ``times``, and may be off by ``slack * (1 + |sum|)``. ``grain`` times a sum is what its rounding may
-    hide. Numbers are of the arrays' precision.
+    ``margin`` is the sum of leaf values before the step. If ``slack`` is None, ``score`` is the sum after it, and one
+    step must lead from one to the other exactly. Otherwise the sum after it is the margin of ``score`` under ``link``,
+    times ``times``, with an error of at most ``slack * (1 + |sum|)``. ``grain`` times a sum is its rounding error.
+    Numbers have the precision of the arrays.
 
-    ``step`` holds the steps in rising order, ``gap`` how far the nearest other one is, and ``guess`` the one to try
-    first for each ``1 / scale`` of their range. ``after`` and ``part`` are buffers for a block: guesses are made and
-    checked for all of it in loops without branches, and corrected where one is wrong.
+    ``step`` holds the steps in rising order, ``gap`` the distance of each to the nearest other one, and ``guess`` the
+    step to try first for each ``1 / scale`` of their range. ``after`` and ``part`` are buffers for a block. Guesses are
+    made and checked for a whole block in loops without branches; then wrong ones are corrected.
     """
     low, top = np.float64(step[0]), np.float64(guess.shape[0] - 1)
     none = step.dtype.type(0)
@@ -104,9 +104,10 @@ def add_trees(
     margin: Any,
     sums: Any,
 ) -> None:
-    """Per tree, take g and h at the margins ``at``, sum them per leaf, then add its step; ``at`` may be ``margin``.
+    """Sum g and h at the margins ``at`` per leaf, tree by tree, and add the trees' steps to ``margin``.
 
-    Row i reaches leaf ``leaves[t, taken[i]]`` of tree t. The other arguments are those of `cpu.gather_moments`.
+    ``at`` may be the array ``margin`` itself. Row i reaches leaf ``leaves[t, taken[i]]`` of tree t. The other arguments
+    are those of `cpu.gather_moments`.
     """
     n = y.shape[0]
     for lo in range(0, n, BLOCK):

@@ -1,6 +1,6 @@
 """Kernels that apply every tree to a whole block of codes (see `pgbm_plugin.routes.replay_program` and `coding`).
 
-The walk of `cpu.py` and the replay give the same bits: both add in tree order and compare alike. Arguments begin with
+The walk of `cpu.py` and the replay give the same bits, because both add in the order of trees. The first arguments are
 the codes of `coding.code_block`, the arrays ``splits`` of a ReplayProgram, the forest's ``leaf_start``, and ``at``, a
 buffer for the region of every row. Arrays over leaves are in the order of the program's slots.
 """
@@ -97,7 +97,7 @@ def add_margin_variance(
     for t in range(leaf_start.shape[0] - 1):
         _replay(codes, where, t, *splits, at)
         tree_values = value_sd[2 * leaf_start[t] : 2 * leaf_start[t + 1]]
-        # look-ups and arithmetic in loops of their own: together they do not vectorise
+        # look-ups and arithmetic are in separate loops, because one loop would not vectorise
         for r in range(at.shape[0]):
             here = 2 * np.uint64(at[r])
             looked_up[2 * r], looked_up[2 * r + 1] = tree_values[here], tree_values[here + np.uint64(1)]

@@ -1,4 +1,4 @@
-"""Scalar functions of one row, one node or one leaf, which the kernels of every device compile."""
+"""Scalar functions of one row, one node or one leaf, for the kernels of all devices."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .jit import scalar
 @scalar
 def goes_left(x: Any, node: Any, category_start: Any, category_bits: Any) -> Any:
     """Tell whether value ``x`` takes the left branch of ``node``, by the split rule of `forest.NODE`."""
-    flags = node["flags"]  # no attribute: records of the CUDA simulator are arrays, which have one of that name
+    flags = node["flags"]  # not node.flags: in the CUDA simulator, nodes are NumPy arrays with such an attribute
     if math.isnan(x) or (flags & ZERO_IS_MISSING and abs(x) <= ZERO_BOUND):
         return (flags & DEFAULT_LEFT) != 0
     if flags & CATEGORICAL:
         begin = category_start[node.category_set]
         words = category_start[node.category_set + 1] - begin
-        # compared as floats, so that no value overflows the cast to an integer
-        # no set is empty (`Forest` sees to it): -0.5, which to LightGBM is category 0, would be read from one
+        # compared as floats, because a large value would overflow in the cast to an integer
+        # `Forest` refuses empty sets, from which -0.5, for LightGBM category 0, would read
         if not (node.threshold < x < 32.0 * words):
             return False
         category = np.int64(x)
@@ -86,7 +86,7 @@ def gradient_hessian(objective: Any, p: Any, s: Any, y: Any) -> Any:
 
 @scalar
 def rounded_gradient(objective: Any, p: Any, rounding: Any, s: Any, y: Any, w: Any) -> Any:
-    """Return g and h of a row of weight ``w``, rounded to float32 when and where its booster does (``ROUND_...``)."""
+    """Return g and h of a row with weight ``w``, rounded to float32 as its booster rounds them (``ROUND_...``)."""
     g, h = gradient_hessian(objective, p, s, y)
     if rounding == ROUND_TWICE:
         g, h = np.float64(np.float32(g)), np.float64(np.float32(h))
@@ -100,8 +100,8 @@ def rounded_gradient(objective: Any, p: Any, rounding: Any, s: Any, y: Any, w: A
 def add_tree(variance: Any, sd: Any, rho: Any) -> Any:
     """Return the variance after one more tree: paper eq. 12, with ``sd`` = alpha * sqrt(V) of the leaf.
 
-    It is sigma^2 + sd^2 - 2 rho sigma sd, written as (sigma - p)^2 + (sd - p) (sd + p) with p = rho sd: rounding cannot
-    take either term below zero. Without a constant, the result stays in the precision of the arguments.
+    The formula sigma^2 + sd^2 - 2 rho sigma sd is written as (sigma - p)^2 + (sd - p) (sd + p) with p = rho sd, so that
+    rounding makes neither term negative. It has no constant, so the result has the precision of the arguments.
     """
     p = rho * sd
     rest = math.sqrt(variance) - p

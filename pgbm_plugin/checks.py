@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from .arrays import Array
 
 Variance = Literal["pgbm", "boosted", "auto"]
-"""Where the variance comes from: the paper's recursion, a boosted scale, or the blend that scores best."""
+"""Source of the variance: the paper's recursion, a boosted scale, or the blend that scores best."""
 
 
-def check_levels(name: str, levels: ArrayLike) -> NDArray[np.float64]:
+def check_levels(name: str, levels: ArrayLike) -> Array:
     """Return levels as an array; refuse any that does not lie strictly between 0 and 1."""
     try:
         levels = np.asarray(levels, np.float64)
@@ -71,7 +73,7 @@ def _with_percents(what: str, levels: ArrayLike, prefix: str) -> list[str]:
 
 
 def missing_column(name: str, columns: Sequence[str]) -> str:
-    """Return an error text: the table lacks a column, which ones it has, and which one was perhaps meant."""
+    """Return the error text for a column that a table does not have, with the columns that it has."""
     shown = ", ".join(columns[:10]) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
     by_lower = {column.strip().lower(): column for column in columns}
     near = difflib.get_close_matches(name.strip().lower(), by_lower, 1)

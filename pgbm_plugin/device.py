@@ -1,7 +1,4 @@
-"""Which device computes, and arrays that lie on a GPU.
-
-CUDA is imported only when a GPU is asked for, or when an array comes from one.
-"""
+"""Devices and arrays on GPUs. CUDA is imported only for a user who asks for a GPU or passes an array from one."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from .arrays import AnyArray
 
 # The DLPack standard's number for memory of a CUDA device.
 _DLPACK_CUDA = 2
@@ -21,15 +19,7 @@ _INSTALL = "pip install 'pgbm-plugin[cuda]' (CUDA 13) or 'pgbm-plugin[cuda12]'"
 
 
 def check_device(device: str, here: bool = True) -> str:
-    """Return the name of a device; refuse it if there is no such device.
-
-    Parameters
-    ----------
-    device : str
-        "auto", "cpu", "cuda" or "cuda:1".
-    here : bool
-        Whether this machine must have the GPU. Not for devices of a cluster's workers.
-    """
+    """Return the name of a device; refuse an unknown one, and if `here` also a GPU that this machine does not have."""
     if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:1', not {device!r}")
     if here and device.startswith("cuda"):
@@ -45,17 +35,17 @@ def gpu_number(device: str) -> int:
 
     if not cuda.is_available():
         raise RuntimeError(
-            f"device={device!r}: no GPU can be used. Is there one (does nvidia-smi list it), and is this the right "
-            f"package for it ({_INSTALL})? device='cpu' needs none"
+            f"device={device!r}: no usable GPU. Check that nvidia-smi lists one and that the package fits it "
+            f"({_INSTALL}), or use device='cpu'"
         )
     number = int(device.partition(":")[2] or 0)
     if number >= len(cuda.gpus):
-        raise ValueError(f"device={device!r}: there are {len(cuda.gpus)} GPUs, numbered from 0")
+        raise ValueError(f"device={device!r}: this machine has {len(cuda.gpus)} GPUs, numbered from 0")
     return number
 
 
 def has_usable_gpu() -> bool:
-    """Tell whether there is a real GPU to use; the simulator is none."""
+    """Tell whether there is a real GPU to use; the simulator does not count."""
     if not has_cuda_package() or is_simulated():
         return False
     from numba import cuda
@@ -75,16 +65,16 @@ def is_simulated() -> bool:
 
 def is_on_gpu(X: Any) -> bool:
     """Tell whether an array or frame lies on a GPU."""
-    if type(X) is np.ndarray:  # the short way for single rows
+    if type(X) is np.ndarray:  # fast for single rows
         return False
-    X = X.detach() if hasattr(X, "detach") else X  # torch refuses to show a tensor that keeps gradients
+    X = X.detach() if hasattr(X, "detach") else X  # a tensor that keeps gradients gives no access to its memory
     if hasattr(X, "__cuda_array_interface__") or (_library(X) == "cudf" and hasattr(X, "to_cupy")):
         return True
     return hasattr(X, "__dlpack__") and hasattr(X, "__dlpack_device__") and X.__dlpack_device__()[0] == _DLPACK_CUDA
 
 
 def to_host(values: Any) -> Any:
-    """Return an array of a GPU as a NumPy array, and anything else unchanged."""
+    """Return a table from a GPU as a NumPy array or pandas frame, and anything else unchanged."""
     if not is_on_gpu(values):
         return values
     if hasattr(values, "to_pandas"):
@@ -92,8 +82,8 @@ def to_host(values: Any) -> Any:
     return values.detach().cpu().numpy() if hasattr(values, "detach") else numba_array(values).copy_to_host()
 
 
-def in_kind_of(X: Any, values: NDArray[Any]) -> Any:
-    """Return results as an array of the library that made `X`: on X's GPU, or NumPy for a table of the host."""
+def in_kind_of(X: Any, values: AnyArray) -> Any:
+    """Return results as an array of X's library on X's GPU, or in NumPy if X is not on a GPU."""
     if not is_on_gpu(X):
         return values
     library = _library(X)
@@ -107,11 +97,11 @@ def in_kind_of(X: Any, values: NDArray[Any]) -> Any:
 
 
 def numba_array(X: Any) -> Any:
-    """Return a view of a GPU array, of whatever library, as numba's device array."""
+    """Return a view of any library's GPU array as numba's device array."""
     from numba import cuda
 
     X = X.detach() if hasattr(X, "detach") else X
-    if not hasattr(X, "__cuda_array_interface__"):  # numba reads no DLPack: torch or CuPy does
+    if not hasattr(X, "__cuda_array_interface__"):  # numba does not read DLPack, but torch and CuPy do
         X = sys.modules["torch" if "torch" in sys.modules else "cupy"].from_dlpack(X)
     # not synchronised: the kernels run on the stream that X was made on
     return cuda.as_cuda_array(X, sync=False)

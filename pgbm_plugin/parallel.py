@@ -1,4 +1,4 @@
-"""Chunks of rows on a thread pool. Kernels release the GIL, so threads are enough."""
+"""Chunks of rows on a thread pool. Threads are enough, because kernels release the GIL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def resolve_jobs(n_jobs: int | None) -> int:
-    """Number of threads: all cores that this process may use for None, scikit-learn's meaning for negative numbers."""
+    """Return the number of threads: all cores of this process for None, and as in scikit-learn for negative numbers."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if n_jobs is None:
         return cores
@@ -26,10 +26,7 @@ def resolve_jobs(n_jobs: int | None) -> int:
 def map_chunks(
     function: Callable[[int, int], T], n: int, size: int, n_jobs: int | None, progress: bool = False
 ) -> Iterator[T]:
-    """``function(lo, hi)`` over 0..n in chunks of `size`, results in order.
-
-    The chunks depend on `size` alone, so that results do not depend on the number of threads.
-    """
+    """Yield ``function(lo, hi)`` for 0..n in chunks of `size`, in order; the chunks do not depend on `n_jobs`."""
     bounds = [(lo, min(lo + size, n)) for lo in range(0, n, size)]
     threads = min(resolve_jobs(n_jobs), len(bounds))
     with progress_bar(n, "rows", progress) as advance:
@@ -50,7 +47,7 @@ def map_chunks(
 def _bounded_map(
     pool: ThreadPoolExecutor, function: Callable[[int, int], T], bounds: list[tuple[int, int]], threads: int
 ) -> Iterator[T]:
-    """`pool.map`, but with few results waiting: a chunk's result may be large."""
+    """Yield the results in order and keep few of them waiting, because a chunk's result may be large."""
     waiting: list[Any] = []
     for lo, hi in bounds:
         waiting.append(pool.submit(function, lo, hi))
@@ -61,8 +58,8 @@ def _bounded_map(
 
 
 def run_chunks(function: Callable[[int, int], None], n: int, size: int, n_jobs: int | None) -> None:
-    """`map_chunks` for a function that writes its result."""
-    if n <= size:  # one row is asked for a million times; spare it the pool
+    """Call ``function(lo, hi)`` for 0..n in chunks of `size`; the function writes its result itself."""
+    if n <= size:  # services predict single rows very often: do not start a pool for them
         function(0, n)
         return
     for _ in map_chunks(function, n, size, n_jobs):
@@ -71,7 +68,7 @@ def run_chunks(function: Callable[[int, int], None], n: int, size: int, n_jobs: 
 
 @contextmanager
 def progress_bar(total: int | None, unit: str, show: bool) -> Iterator[Callable[[int], Any]]:
-    """A function that advances a progress bar, or does nothing; with the time left if the total is known."""
+    """Give a function that advances a progress bar, or that does nothing; None for a total that is not known."""
     if not show:
         yield lambda n: None
         return

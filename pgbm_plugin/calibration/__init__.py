@@ -1,4 +1,4 @@
-"""What held-out rows choose: family, correlation, a power map on the variance, a boosted scale, conformal scores."""
+"""Settings from held-out rows: family, correlation, a power map on the variance, a boosted scale, conformal scores."""
 
 from ..predict.power_map import Calibration
 

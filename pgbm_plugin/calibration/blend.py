@@ -1,4 +1,4 @@
-"""The variance that validation rows choose: the paper's recursion, a boosted scale, or a blend of both."""
+"""The choice of the variance on validation rows: the paper's recursion, a boosted scale, or a blend of both."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..arrays import Array
 from ..predict.log_scale import LogScale
 from ..predict.power_map import Calibration
 from ..predict.recursion import leaf_sums
 from .boosted_scale import MAX_ROWS, held_out_scale
 from .tune_result import TuneResult
-from .validation import Array, Validation
+from .validation import Validation
 
-# Shares of the recursion's logarithm. A finer grid is no better: what lies between is told by noise.
+# Shares of the recursion's log-variance. A finer grid is no better, because noise decides between close shares.
 _SHARES = (0.0, 0.5, 1.0)
 
 FamiliesOf = Callable[[Validation, Validation, float], TuneResult]
-"""Score families on all rows and on those of the search, at one correlation."""
+"""A function that scores families on all rows and on those of the search, at one correlation."""
 
 
 def blended(
@@ -33,16 +34,16 @@ def blended(
 ) -> tuple[LogScale, TuneResult]:
     """Return a boosted scale, and the families that score best with it.
 
-    The base is the scale of the training rows, or one spread for all rows where there is none. With `recursion`, the
-    paper's recursion or the mean of both in logarithms is the base if it scores better under a power map. Steps from
-    the held-out residuals are then added to the base. Rows are scored by models that have not seen them.
+    The base is the scale of the training rows, or one spread for all rows if there is none. With `recursion`, the
+    paper's recursion, or the mean of both in logarithms, becomes the base if it scores better under a power map. Steps
+    from the held-out residuals are then added to the base. Rows are scored by models that have not seen them.
 
     Parameters
     ----------
     validation, sample : Validation
-        All held-out rows, and those of them that the search looks at.
+        All held-out rows, and those that the search uses.
     pgbm : TuneResult
-        What the search found with the recursion alone.
+        The result of the search with the recursion alone.
     training : LogScale or None
         The scale of the training rows.
     recursion : bool
@@ -59,15 +60,15 @@ def blended(
     scale, log_variance = held_out_scale(*rows, base, log_base, n_jobs)
     fixed = _with_variance(validation, np.exp(log_variance))
     searched = fixed if sample is validation else fixed.at(sample.index)
-    found = families_of(fixed, searched, rho)
+    boosted = families_of(fixed, searched, rho)
     shown = {name: getattr(pgbm, name) for name in ("rho", "distributions", "scores", "calibrations")}
-    return scale, replace(found, **shown, before=pgbm.before, constant=pgbm.constant, variance="boosted", share=share)
+    return scale, replace(boosted, **shown, before=pgbm.before, constant=pgbm.constant, variance="boosted", share=share)
 
 
 def _base(
     validation: Validation, rho: float, training: LogScale | None, shares: tuple[float, ...], n_jobs: int | None
 ) -> tuple[float, LogScale, Array]:
-    """Return the best share of the recursion, the scale that has it, and its log-variances of the rows."""
+    """Return the best share of the recursion, the scale with this share, and the rows' log-variances under it."""
     forest, leaves = validation.margins.forest, validation.margins.forest.n_leaves
     recursion = LogScale(np.zeros(leaves), 0.0, 1.0, validation.floor)
     log_recursion = np.log(np.maximum(validation.variances(np.array([rho]))[0], validation.floor))
@@ -96,7 +97,7 @@ def _mapped(scale: LogScale, log_variance: Array, calibration: Calibration) -> t
 
 
 def _between(a: LogScale, b: LogScale, share: float) -> LogScale:
-    """Return the mean of two scales in logarithms, with this share of `b`."""
+    """Return the mean of two scales in logarithms, with this share of `b` and the rest of `a`."""
     return replace(
         a,
         step=(1.0 - share) * a.step + share * b.step,

@@ -1,8 +1,8 @@
 """The boosted scale: a log-variance with one step per leaf of the trained trees, fitted to residuals.
 
-Let q be the squared residual of a row over its variance so far. The step of a leaf is rate * log(mean q of its rows),
-where some rows with q = 1 are added to the mean, so that leaves of few rows hardly move. The trees are taken in order,
-as boosting grew them. All rows must be at hand for this, and at most `MAX_ROWS` of them are used.
+Let q be the squared residual of a row, divided by its variance so far. The step of a leaf is rate * log(mean q of its
+rows). Some rows with q = 1 are added to the mean, so that the steps of leaves with few rows are small. Trees come in
+the order of boosting. The rows must be in memory, and at most `MAX_ROWS` of them are used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..leaves.moments import LeafMoments
 from ..predict.log_scale import LogScale
 from ..predict.recursion import leaf_sums, margins
@@ -24,27 +25,25 @@ from ..tables.rows import Rows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 
-Array = NDArray[np.float64]
-
 MAX_ROWS = 1 << 18
-"""Rows that a scale is fitted to, at most."""
+"""The largest number of rows that a scale is fitted to."""
 
-# Training rows are many and held-out rows few, hence two rates. Both are as good as any in a wide range around them on
-# the nine UCI sets.
+# Training rows are many and held-out rows few, so they have different rates. On the nine UCI sets, any rate in a wide
+# range around these does as well.
 _TRAINING_RATE, _HELD_OUT_RATE = 0.2, 0.05
 _PRIOR_ROWS = 20.0
 
-# Held-out rows are cut into so many parts; the rows of a part are scored by the model that was fitted without it.
+# Held-out rows are divided into so many parts, and a part is scored by the model that was fitted without it.
 _FOLDS = 10
 
-# The most that a training row's residual can be said to have shrunk: e^5.
+# A training row's residual is enlarged at most by the factor e^5.
 _MAX_LEVERAGE = 5.0
 
 
 def training_scale(state: ModelState, data: LabelledRows, n_jobs: int | None) -> LogScale | None:
-    """Boost a scale from the residuals of training rows, each enlarged to what it would be had its row been left out.
+    """Return a scale boosted from the residuals of training rows; None if these are all 0, or not finite.
 
-    Return None if the residuals are all 0, or not finite.
+    Each residual is enlarged to what it would be if training had left its row out.
     """
     data, forest = data.sample(MAX_ROWS), state.forest
     leverage = np.zeros(len(data))
@@ -53,22 +52,22 @@ def training_scale(state: ModelState, data: LabelledRows, n_jobs: int | None) ->
         leverage = np.minimum(leaf_sums(forest, data.rows, per_leaf, n_jobs), _MAX_LEVERAGE)
     margin = margins(forest, data.rows, state.leaf_value, data.init_score, n_jobs)
     predicted = Margins(forest, margin, to_response(forest, margin), np.zeros(len(data)))
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of a prediction that is 0 under a log link
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a prediction may be 0 under a log link
         squared = ((data.y - predicted.prediction) / predicted.link_slope() * np.exp(leverage)) ** 2
     weight = np.ones(len(data)) if data.weight is None else data.weight / data.weight.mean()
     mean = float(np.average(squared, weights=weight))
     if not 0.0 < mean < np.inf:
         return None
-    nobody = np.full(len(data), -1, np.int8)
-    step, _ = boost_scale(forest, data.rows, squared / mean, weight, nobody, 1, _TRAINING_RATE, n_jobs)
+    no_fold = np.full(len(data), -1, np.int8)
+    step, _ = boost_scale(forest, data.rows, squared / mean, weight, no_fold, 1, _TRAINING_RATE, n_jobs)
     return LogScale(step[0], float(np.log(mean)))
 
 
 def leaf_leverage(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Array:
-    """Return for each of the L leaves the share of its own residual that a training row loses there, as a logarithm.
+    """Return the (L,) logarithms of the factors by which residuals of training rows must be enlarged.
 
-    If the structure of a tree is held, a row's own residual shrinks by the share alpha h / (H + lambda) in it. The sum
-    of the logarithms over all trees tells what a residual must be divided by to be that of a row left out.
+    With fixed splits, a tree reduces a row's residual by the share alpha h / (H + lambda), because the row itself is
+    in the leaf. The sum of the logarithms over all trees gives the residual of a row that was left out of training.
     """
     total = moments.h_sum + spec.lambda_
     share = spec.alpha[forest.tree_of_leaf()] / forest.divisor * moments.h_mean / np.where(total > 0, total, np.inf)
@@ -78,10 +77,10 @@ def leaf_leverage(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> A
 def held_out_scale(
     forest: Forest, rows: Rows, squared: Array, weight: Array, base: LogScale, log_base: Array, n_jobs: int | None
 ) -> tuple[LogScale, Array]:
-    """Return a scale with further steps from held-out rows, and its cross-fitted log-variances of these rows.
+    """Return `base` with further steps from held-out rows, and the cross-fitted log-variances of these rows.
 
-    `_FOLDS` models are fitted, each to all rows but a part. The scale is their mean, and a row's log-variance that of
-    the model that has not seen it.
+    `_FOLDS` models are fitted, each without one part of the rows. The scale is their mean, and a row's log-variance
+    comes from the model that has not seen the row.
 
     Parameters
     ----------
@@ -109,7 +108,7 @@ def boost_scale(
     rate: float,
     n_jobs: int | None,
 ) -> tuple[Array, Array]:
-    """Return the (models, L) steps, and for each row the sum of its steps in the model of its fold.
+    """Return the (models, L) steps, and the (n,) sums of each row's steps in the model of its fold.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ def boost_scale(
     fold : (n,) int array
         The model that is fitted without the row; -1 for none.
     models : int
-        How many models are fitted at once.
+        Number of models that are fitted at once.
     rate : float
         Learning rate of the steps.
     """

@@ -1,4 +1,4 @@
-"""Split-conformal calibration: residuals of rows that nothing else has seen, in units of the predicted spread."""
+"""Split-conformal calibration: residuals of unseen rows, divided by the predicted standard deviation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .held_out import HeldOut
 
 
 def conformalize(state: ModelState, held_out: HeldOut) -> Chosen:
-    """Return what was chosen with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
+    """Return the settings with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
     chosen = state.chosen
     if hash_labels(held_out.y) == chosen.tuned_on:
-        warn("these are the rows that tune saw: coverage is not guaranteed; keep rows for conformalize alone")
+        warn("tune has seen these rows, so coverage is not guaranteed: give conformalize rows of its own")
     before = chosen.conformal
     family = chosen.distribution if before is None or chosen.distribution != "conformal" else before.family
     margins = held_out.margins.floored(state.variance_floor)

@@ -6,11 +6,9 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..predict.power_map import MAX_B, Calibration
-
-Array = NDArray[np.float64]
 
 
 def fit_map(
@@ -18,7 +16,7 @@ def fit_map(
 ) -> Calibration:
     """Return the power map with the best score of a normal distribution.
 
-    It is found by Newton's method in (log c, b), with the step halved until the score falls.
+    Newton's method is used in (log c, b), and a step is halved until the score improves.
 
     Parameters
     ----------
@@ -33,7 +31,7 @@ def fit_map(
     metric : {"crps", "nll"}
         The score.
     flat : bool
-        Whether all rows shall have one variance, b = 0.
+        Whether all rows get one variance, b = 0.
     """
     positive = variance > 0
     if not positive.any() or not np.any(residual):
@@ -45,7 +43,7 @@ def fit_map(
     p = np.array([math.log(max(float(weight @ (z2_unit * np.exp(-x))), 1e-300)), 0.0 if flat else 1.0])
     value, gradient, hessian = _score(p, x, z2_unit, slope, weight, metric)
     for _ in range(30):
-        # where the score is not convex, a ridge makes the step a descent
+        # if the score is not convex, a ridge makes the step go downhill
         ridge = max(1e-6 * np.trace(np.abs(hessian)) - np.linalg.eigvalsh(hessian)[0], 0.0) + 1e-300
         step = np.clip(np.linalg.solve(hessian + ridge * np.eye(2), gradient), -2.0, 2.0)
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Held-out rows, read and checked: are they held out at all, and meant for this model?"""
+"""Held-out rows, with checks that training has not seen them and that they fit the model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import warn
 from ..leaves.moments import LeafMoments
 from ..predict.predictions import predict_margins, read_unlabelled
@@ -19,7 +19,7 @@ from ..tables.labelled import RawRows
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 
-# Fewer rows may be off by chance.
+# With fewer rows, a mean residual may be large by chance.
 _ENOUGH = 20
 
 # Trees whose leaves are compared to recognise rows.
@@ -27,10 +27,10 @@ _TREES = 3
 
 
 class HeldOut(NamedTuple):
-    """Labelled rows that training should not have seen, and what the trees say of them."""
+    """Labelled rows that training should not have seen, and their margins."""
 
     rows: Rows
-    y: NDArray[np.float64]
+    y: Array
     margins: Margins
 
 
@@ -45,16 +45,16 @@ def read_held_out(
     *,
     recursion: bool = False,
 ) -> HeldOut:
-    """Read held-out rows for a method of the model; warn of rows that do not look held out, or not like its own.
+    """Read held-out rows for a method of the model; warn if training saw them or if they do not fit the model.
 
     Parameters
     ----------
     method, y_name : str
         Names of the method and of its labels, for errors.
     at_least : int
-        How many rows the method needs.
+        Number of rows that the method needs.
     recursion : bool
-        Whether variances are those of the recursion, even if a boosted scale has taken its place.
+        Whether variances are those of the recursion, even if the model has a boosted scale.
     """
     if raw.y is None:
         raise TypeError(f"{method} needs labels: model.{method}(X, y)")
@@ -67,18 +67,18 @@ def read_held_out(
         state.spec.objective.check_labels(y)
     if state.certificate.status != "held-out" and are_wrapped_rows(state.forest, state.moments, rows):
         warn(
-            "these are the rows that wrap saw: residuals of training rows are too small, and so will be the "
-            f"spread; give {method} held-out rows",
+            "wrap has seen these rows: residuals of training rows are too small, and the predicted spread would be, "
+            f"too; give {method} held-out rows"
         )
     scale = None if recursion else state.chosen.scale
     margins = predict_margins(state, rows, init_score, state.chosen.rho, scale, n_jobs)
-    if init_score is not None or not state.spec.own_starts:  # else a missing init_score was warned of
+    if init_score is not None or not state.spec.own_starts:  # otherwise the user was warned of a missing init_score
         _check_centred(method, y, margins.prediction)
     return HeldOut(rows, y, margins)
 
 
 def are_wrapped_rows(forest: Forest, moments: LeafMoments, rows: Rows) -> bool:
-    """Tell whether the rows of the moments come again: as many, and spread over the first trees' leaves alike."""
+    """Tell whether these are the rows of the moments: equally many in total and in each leaf of the first trees."""
     if len(rows) != moments.rows:
         return False
     first = forest.first_trees(min(_TREES, forest.n_trees))
@@ -91,23 +91,23 @@ def are_wrapped_rows(forest: Forest, moments: LeafMoments, rows: Rows) -> bool:
 
 
 def _check_aligned(method: str, X: Any, y: Any) -> None:
-    """Warn of labels whose index has the rows of X in another order: rows are taken by their position."""
+    """Warn if the index of y has the rows of X in another order, because rows are matched by position."""
     index, label_index = getattr(X, "index", None), getattr(y, "index", None)
     if index is None or label_index is None or callable(index) or callable(label_index):
         return
     if len(index) != len(label_index) or index.equals(label_index):
         return
     if index.is_unique and set(index) == set(label_index):
-        warn(f"{method}: the index of y has the rows of X in another order, and is not looked at; give y.loc[X.index]")
+        warn(f"{method}: the index of y has the rows of X in another order, but is not used; give y.loc[X.index]")
 
 
-def _check_centred(method: str, y: NDArray[np.float64], prediction: NDArray[np.float64]) -> None:
-    """Warn where outcomes are off by more than they scatter: a spread around the wrong place is of no use."""
+def _check_centred(method: str, y: Array, prediction: Array) -> None:
+    """Warn if the mean residual is larger than the scatter of residuals: no spread can repair a wrong centre."""
     residual = y - prediction
     off, scatter = float(residual.mean()), float(residual.std())
     if abs(off) > max(scatter, 1e-6 * float(np.abs(y).max())) and len(y) >= _ENOUGH:
         warn(
-            f"the {len(y)} outcomes that {method} got are {off:+.3g} off the predictions on average, with a scatter of "
-            f"only {scatter:.3g}: are they in the unit of training? If it had an init_score (base_margin), give "
-            f"init_score=",
+            f"the {len(y)} outcomes that {method} got differ from the predictions by {off:+.3g} on average, but "
+            f"scatter by only {scatter:.3g}: check that they are in the unit of training. If training had an "
+            f"init_score (base_margin), give init_score="
         )

@@ -1,6 +1,6 @@
 """The search for the family, the correlation and the power map that score best on validation rows.
 
-One pass gives the variance of every row under every correlation of a grid; all that follows is closed-form scoring.
+One pass through the trees gives the variances of all rows under all correlations of a grid. Scores need no other pass.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from ..arrays import Array
 from ..distributions import FAMILIES, Conformal, family
 from ..parallel import progress_bar
 from ..predict.power_map import MAX_B, Calibration
 from .tune_result import Candidate, TuneResult
-from .validation import Array, Validation
+from .validation import Validation
 
-# The paper finds 0.02 to 0.07; large values matter where trees are few.
+# The best correlations in the paper are 0.02 to 0.07. Large ones matter for models with few trees.
 DEFAULT_RHO = np.round(np.concatenate([np.linspace(-0.1, 0.1, 31), np.geomspace(0.12, 0.9, 9)]), 4)
 
 
@@ -32,9 +33,9 @@ def search(
     calibrate: bool,
     progress: bool,
 ) -> TuneResult:
-    """Score all families on a grid of correlations, refine each around its best, and compare them on all rows.
+    """Score all families on a grid of correlations, refine each around its best one, and compare them on all rows.
 
-    Only the comparison uses all rows; the search itself uses `sample`, some of the rows or all.
+    The scores on the grid and the refinement use `sample`, which may be a part of the rows.
     """
     table = sample.variances(grid)
     maps = tuple(sample.fit_map(row) if calibrate else Calibration() for row in table)
@@ -77,7 +78,7 @@ def search(
 
 
 def _rescored(validation: Validation, refined: list[Candidate], failed: dict[str, str]) -> Iterator[Candidate]:
-    """Yield the candidates with their scores on all rows; those that do not fit all rows have failed."""
+    """Yield the candidates with their scores on all rows; write those that do not fit into `failed`."""
     table = validation.variances(np.array([candidate.rho for candidate in refined]))
     for candidate, variance in zip(refined, table, strict=True):
         try:
@@ -122,7 +123,7 @@ def rho_grid(rho: ArrayLike | None) -> Array:
 
 @dataclass
 class _Refinement:
-    """Refines one family at a time, and keeps what it computed around a correlation: families often agree on one."""
+    """Refinement of one family at a time; it keeps what it computed near a correlation, for other families."""
 
     sample: Validation
     grid: Array
@@ -130,7 +131,7 @@ class _Refinement:
     around: dict[int, tuple[Array, Array, list[Calibration]]] = field(default_factory=dict)
 
     def refine(self, best: Candidate, k: int, variance: Array) -> Candidate:
-        """Return the best correlation between the neighbours of grid point k, and the family's own best map."""
+        """Return the candidate with the best correlation near grid point k, and with the family's best power map."""
         if len(self.grid) > 1:
             for rho, row, calibration in zip(*self._between_neighbours(k), strict=True):
                 score = self._score(best.distribution, row, calibration)
@@ -147,8 +148,8 @@ class _Refinement:
         return self.around[k]
 
     def polish(self, best: Candidate, variance: Array) -> Candidate:
-        """Return the candidate with the power map for the family's own score; so far it was a normal's."""
-        # size and exponent around the middle of log variance, where they do not move each other
+        """Return the candidate with the power map that is best for its family, instead of for a normal."""
+        # the map is parametrised at the median log-variance, where factor and exponent hardly depend on each other
         positive = variance[variance > 0]
         middle = float(np.median(np.log(positive))) if len(positive) else 0.0
 

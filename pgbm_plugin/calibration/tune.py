@@ -1,4 +1,4 @@
-"""tune(): what scores best on held-out rows."""
+"""tune(): the settings that score best on held-out rows."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def tune(
     n_jobs: int | None,
     progress: bool,
 ) -> tuple[Chosen, TuneResult]:
-    """Return what scores best on held-out rows, and all that was tried, see `ProbabilisticModel.tune`."""
+    """Return the settings that score best, and all that was tried, see `ProbabilisticModel.tune`."""
     if score not in ("crps", "nll"):
         raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
     names, grid = families(distributions), rho_grid(rho)
     source = state.variance if variance is None else check_variance(variance)
     if source != "pgbm" and not calibrate:
-        raise ValueError(f"variance={source!r} is a calibration: leave calibrate=True")
+        raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
     held_out = read_held_out(state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, recursion=True)
     weight = read_weights("sample_weight", raw.sample_weight, len(held_out.rows))
     positive = distributions is not None or state.predicts_positive()

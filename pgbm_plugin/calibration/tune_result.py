@@ -1,4 +1,4 @@
-"""TuneResult: what `tune` tried and chose."""
+"""TuneResult: the candidates that `tune` tried, from best to worst."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..predict.power_map import MAX_B, Calibration
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Candidate:
 
 @dataclass(frozen=True, repr=False)
 class TuneResult:
-    """What `tune` tried; F families, R correlations.
+    """All that `tune` tried; F families, R correlations.
 
     Attributes
     ----------
@@ -52,7 +50,7 @@ class TuneResult:
     residuals : (rows,) float array
         (y - mean) / std under the best candidate: the shape of the empirical family.
     variance : {"pgbm", "boosted"}
-        Where the candidates' variance comes from. `scores` are always those of the recursion.
+        Source of the candidates' variance. `scores` always belong to the recursion.
     share : float
         Share of the recursion in the boosted scale's base: 0, 1/2 or 1.
     """
@@ -73,7 +71,7 @@ class TuneResult:
 
     @property
     def best(self) -> Candidate:
-        """Return the best candidate, which the model was set to."""
+        """Return the best candidate, which the model now uses."""
         return self.candidates[0]
 
     def to_pandas(self) -> Any:
@@ -108,7 +106,7 @@ class TuneResult:
         if len(self.rho) > 1 and self.best.rho in self.rho[[0, -1]] and b > 0.0:
             lines.append("  rho is at the edge of the search")
         if b == MAX_B and self.variance == "pgbm":
-            lines.append("  rows differ in spread by more than the recursion tells; try tune(..., variance='auto')")
+            lines.append("  rows differ in spread by more than the recursion shows; try tune(..., variance='auto')")
         for reason in dict.fromkeys(self.failed.values()):
             names = [name for name, why in self.failed.items() if why == reason]
             lines.append(f"  left out: {', '.join(names)}: {reason}")

@@ -1,4 +1,4 @@
-"""Validation: the rows that `tune` scores on, with what the trees say of them."""
+"""Validation: the rows that `tune` scores on, with their margins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..distributions import Discrete, Empirical, family
 from ..distributions.base import Positive
 from ..predict.power_map import Calibration
@@ -18,50 +19,29 @@ from ..tables.rows import Rows, some_rows
 from .fit_map import fit_map
 from .held_out import HeldOut
 
-Array = NDArray[np.float64]
 Score = Literal["crps", "nll"]
 
-# Fewer rows cannot tell two parameters from noise.
+# With fewer rows, two parameters would be fitted to noise.
 MIN_ROWS = 6
-# The search looks at no more rows than these; what it finds is scored on all, and the best map is fitted to all.
+# The search uses at most so many rows. Its candidates are scored on all rows, and the best map is fitted to all rows.
 SEARCH_ROWS = 2000
-# Beyond this every number is a whole one.
+# All larger floats are whole numbers.
 _COUNTABLE = 2.0**53
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Validation rows; n of them.
+    """Validation rows; n of them."""
 
-    Attributes
-    ----------
-    margins : Margins
-        What the trees say of the rows. The variance is set for each correlation.
-    y, weight : (n,) float array
-        Outcomes, and weights that sum to 1.
-    metric : {"crps", "nll"}
-        The score.
-    floor : float
-        Variance of a margin below which a residual means nothing.
-    variances : callable
-        Takes the rows through the trees: (k,) correlations -> (k, n) variances of the margin.
-    positive : bool
-        Whether families that need a positive mean are tried.
-    rows : Rows
-        The table.
-    index : (n,) int array
-        Positions of the rows in the original table, rising.
-    """
-
-    margins: Margins
-    y: Array
-    weight: Array
+    margins: Margins  # their variance is replaced for each correlation
+    y: Array  # (n,) outcomes
+    weight: Array  # (n,) weights that sum to 1
     metric: Score
-    floor: float
-    variances: Callable[[Array], Array]
-    positive: bool
+    floor: float  # the smallest variance of a margin that residuals are divided by
+    variances: Callable[[Array], Array]  # sends the rows through the trees: (k,) correlations -> (k, n) variances
+    positive: bool  # whether families that need a positive mean are tried
     rows: Rows
-    index: NDArray[np.int64]
+    index: NDArray[np.int64]  # (n,) positions of the rows in the original table, in rising order
 
     def at(self, index: NDArray[np.int64]) -> Validation:
         """Select rows by their position in the original table."""
@@ -79,17 +59,17 @@ class Validation:
         )
 
     def some(self, rows: int) -> Validation:
-        """Return at most so many of the rows, drawn by chance, the same every time."""
+        """Return at most `rows` of the rows, a random sample that is the same every time."""
         return self.at(self.index[some_rows(len(self.index), rows)])
 
     def score(self, name: str, variance: Array, calibration: Calibration) -> float:
-        """Return the mean score of a family for these variances of the margin; ValueError if it does not fit."""
+        """Return the mean score of a family with these variances of the margin; ValueError if it does not fit."""
         margins = replace(self.margins, variance=variance)
         cls, options = family(name)
         if cls.needs_positive_mean and not self.positive:
-            raise ValueError("the model may predict 0 or less for other rows; to try it all the same, name it")
+            raise ValueError("the model may predict 0 or less for other rows; to try it anyway, name it")
         if issubclass(cls, Discrete) and (np.any(self.y != np.floor(self.y)) or np.abs(self.y).max() > _COUNTABLE):
-            raise ValueError("the labels are not whole numbers, or too large to count with")
+            raise ValueError("the labels are not whole numbers, or are too large for counts")
         if issubclass(cls, Empirical):
             if self.metric == "nll":
                 raise ValueError("it has no density")
@@ -98,11 +78,11 @@ class Validation:
             distribution = margins.distribution(cls, calibration, **options)
             values = distribution.crps(self.y) if self.metric == "crps" else distribution.nll(self.y)
         bad = ~np.isfinite(values)
-        if cls.needs_positive_mean:  # the CRPS does not mind a label without density, which no interval would hold
+        if cls.needs_positive_mean:  # the CRPS is finite outside the support as well, where no interval reaches
             bad |= self.y <= 0.0 if issubclass(cls, Positive) else self.y < 0.0
         if bad.any():
             raise ValueError(
-                f"{int(bad.sum())} of {len(bad)} labels are outside its support, or where its density is infinite"
+                f"{int(bad.sum())} of {len(bad)} labels are outside its support, or its density is infinite there"
             )
         return float(values @ self.weight)
 
@@ -126,17 +106,17 @@ def validation_rows(
     positive: bool,
     n_jobs: int | None,
 ) -> tuple[Validation, Validation]:
-    """Return all rows that have a weight, and those of them that the search looks at."""
+    """Return all rows with a positive weight, and those of them that the search uses."""
     rows, y, margins = held_out
     if not np.any(margins.variance > 0):
         raise ValueError(
             "there is no variance to tune: every leaf that these rows reach held one row, or equal labels; train with "
-            "more rows a leaf, or wrap held-out rows"
+            "more rows per leaf, or wrap held-out rows"
         )
     weight = np.ones(len(rows)) if weight is None else weight
     used = np.flatnonzero(weight)
     if len(used) < MIN_ROWS:
-        raise ValueError(f"tune needs at least {MIN_ROWS} rows with a weight, it got {len(used)}")
+        raise ValueError(f"tune needs at least {MIN_ROWS} rows with a positive weight, it got {len(used)}")
 
     def validation(index: NDArray[np.int64]) -> Validation:
         part = rows if len(index) == len(rows) else rows.sample(index)
@@ -160,7 +140,7 @@ def validation_rows(
 
 
 def _left_out_crps(residual: Array, std: Array) -> Array:
-    """Return the CRPS of each row under the residuals of all others: a row must not vouch for itself."""
+    """Return the (n,) CRPS (continuous ranked probability score) of each row under the residuals of all other rows."""
     r, m = np.sort(residual), len(residual)
     sums = np.concatenate([[0.0], np.cumsum(r)])
     k = np.searchsorted(r, residual, side="right")

@@ -1,1 +1,1 @@
-"""Per leaf: the sample moments of gradients and hessians, the certificate, and the weights that follow."""
+"""Moments of gradients and hessians per leaf, the certificate, and the leaf weights computed from them."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..trees.forest import Forest
 from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
@@ -16,41 +16,31 @@ from .certificate import contains_training_rows, leaf_errors
 from .moments import LeafMoments, joined
 from .newton import newton_weights
 
-# Steps towards a base score; losses that are not quadratic take a few.
+# Steps of the secant method towards a base score; losses that are not quadratic need several.
 _SECANTS = 8
 
 FirstMoments = Callable[[TrainingSpec], LeafMoments]
-"""Return the moments of the first trees, as many as the spec has, at the spec's base score."""
+"""A function that returns the moments of the spec's trees, which are the first ones, at its base score."""
 MomentsOf = Callable[[Forest, TrainingSpec], LeafMoments]
-"""Return the moments of some trees over all rows."""
+"""A function that returns the moments of some trees over all rows."""
 
 
 @dataclass(frozen=True)
 class LabelSums:
-    """Sums of weights and labels over rows, which add up over parts of the rows and give the mean label.
+    """Sums of weights and labels over rows, for the mean label; the sums of several parts of the rows can be merged."""
 
-    Attributes
-    ----------
-    origin : float
-        What labels are counted from. It is close to the mean, so that an offset of all labels costs no digits.
-    weight : float
-        Sum of weights.
-    label : float
-        Weighted sum of labels less `origin`.
-    """
-
-    origin: float
-    weight: float = 0.0
-    label: float = 0.0
+    origin: float  # subtracted from all labels; it is close to their mean, so that a common offset costs no digits
+    weight: float = 0.0  # sum of weights
+    label: float = 0.0  # weighted sum of labels less `origin`
 
     @classmethod
     def of_model(cls, spec: TrainingSpec, forest: Forest) -> LabelSums:
-        """Return sums over no labels, to be counted from the base score that the model's leaves imply."""
+        """Return empty sums, whose origin is the base score that the model's leaves imply."""
         with np.errstate(over="ignore"):
             origin = float(np.exp(spec.start)) if forest.link == LOG else spec.start
         return cls(origin if np.isfinite(origin) else 0.0)
 
-    def add(self, y: NDArray[np.float64], weight: NDArray[np.float64] | None) -> LabelSums:
+    def add(self, y: Array, weight: Array | None) -> LabelSums:
         """Return the sums with more rows, whose labels are on the margin's scale."""
         from_origin = y - self.origin
         if weight is None:
@@ -72,14 +62,15 @@ class LabelSums:
 
 
 def for_init_score(spec: TrainingSpec, init_score: Any) -> TrainingSpec:
-    """Return the spec for rows that start from scores of their own; for None, the spec as it is."""
+    """Return the spec for rows that start from `init_score`; for None, return it unchanged."""
     if init_score is None:
         if spec.own_starts:
-            raise ValueError("training had an init_score (base_margin): give that of these rows too, init_score=")
+            raise ValueError("training had an init_score (base_margin): give init_score= for these rows, too")
         return spec
     if np.any(spec.folded & ~spec.constant) and not np.all(spec.alpha == 1.0):
         raise ValueError(
-            "init_score was given, but the model was trained without one: its first tree holds the mean label"
+            "the model was trained without init_score, because its first tree holds the mean label: leave init_score= "
+            "out"
         )
     return spec.with_own_starts()
 
@@ -87,7 +78,7 @@ def for_init_score(spec: TrainingSpec, init_score: Any) -> TrainingSpec:
 def moments_from_mean(
     forest: Forest, spec: TrainingSpec, sums: LabelSums, moments_of: MomentsOf
 ) -> tuple[TrainingSpec, LeafMoments]:
-    """Return the spec with its base score settled, and the moments; only the first iteration's depend on it."""
+    """Return the spec with its base score, and the moments of all trees."""
     from_labels = replace(spec, start=sums.base_score(spec, forest))
     moments = moments_of(forest, from_labels)
 
@@ -106,14 +97,14 @@ def moments_from_mean(
 def settle_base_score(forest: Forest, spec: TrainingSpec, sums: LabelSums, moments_of: FirstMoments) -> TrainingSpec:
     """Return the spec with the base score, as exactly as the rows allow.
 
-    It is the mean label if that explains the first tree. If the rows are not those of training, it is what the model's
-    own leaves imply. If they are, it is what solves the first tree's leaf equations: trained on several machines,
-    LightGBM starts from the mean of their mean labels.
+    It is the mean label's margin if the first tree's leaves follow from that. If the rows are not those of training, it
+    is the base score that the model's leaves imply. If they are, it solves the equations of the first tree's leaves:
+    on several machines, LightGBM starts from the mean of their mean labels.
     """
     first = forest.first_trees(1)
 
     def look(start: float) -> tuple[float, LeafMoments]:
-        """Return the typical error of the first tree's leaves: a wrong label spoils one leaf, a wrong start all."""
+        """Return the median error of the first tree's leaves, which one wrong label hardly changes, and the moments."""
         first_spec = replace(spec, start=start).first_trees(1, first.n_leaves)
         moments = moments_of(first_spec)
         contained = contains_training_rows(first_spec, moments)
@@ -123,10 +114,10 @@ def settle_base_score(forest: Forest, spec: TrainingSpec, sums: LabelSums, momen
     error, moments = look(from_labels)
     if error <= spec.tolerance:
         return replace(spec, start=from_labels)
-    # a constant agrees with itself, whatever the labels
+    # a constant tree fits any labels
     if np.isinf(error) or (look(spec.start)[0] <= spec.tolerance and not spec.constant[0]):
         return spec
-    # the equations of one tree alone would also be solved for labels that are all off by the same
+    # with one tree alone, labels that are all wrong by the same number would solve the equations as well
     if spec.first_iteration() < forest.n_trees and not spec.constant[0]:
 
         def residual(start: float, moments: LeafMoments) -> float:
@@ -145,9 +136,9 @@ def _solve(
     look: Callable[[float], tuple[float, LeafMoments]],
     residual: Callable[[float, LeafMoments], float],
 ) -> float | None:
-    """Return the base score that implies itself through the first tree, by secants; None if there is none near."""
+    """Return the base score with which the first tree's leaves fit, by the secant method; None if it finds none."""
     off = residual(start, moments)
-    # gradients grow by hessians as the base score does: exact for squared error
+    # the gradients change by their hessians times the change of the base score, exactly so for squared error
     share = float(np.median(moments.h_sum / np.maximum(moments.h_sum + spec.lambda_[: len(moments.count)], 1e-300)))
     step = off / max(1.0 - float(spec.alpha[0]) * share, 1e-3)
     for _ in range(_SECANTS):
@@ -165,13 +156,13 @@ def _solve(
 
 
 def implied_base_score(first: Forest, spec: TrainingSpec, moments: LeafMoments) -> float:
-    """Return the base score under which the first tree's values follow from its moments."""
+    """Return the base score with which the first tree's stored values follow from its moments."""
     newton, _, _ = newton_weights(spec.first_trees(1, first.n_leaves), moments)
     return float(np.median(first.leaf_value + spec.alpha[0] * np.clip(newton, -spec.max_step, spec.max_step)))
 
 
 def with_implied_base_score(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
-    """Return the spec with the base score that the first tree's moments imply, if they fit it better."""
+    """Return the spec with the base score that the first tree's moments imply, if its leaves fit better with it."""
     first = forest.first_trees(1)
     first_spec, first_moments = spec.first_trees(1, first.n_leaves), moments.part(0, first.n_leaves)
     implied = implied_base_score(first, spec, first_moments)

@@ -1,4 +1,4 @@
-"""FirstTrees: what rows that come only once must leave behind until the base score is known."""
+"""FirstTrees: the first trees' leaves of rows that are read only once, stored until the base score is known."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray
 from ..routes.base import has_unit_hessian, loss_arguments
 from ..routes.choose import choose_route
 from ..tables.labelled import LabelledRows
@@ -18,16 +18,16 @@ from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .moments import LeafMoments, from_sums
 
-# Rows that are read back at a time; bytes of them that are kept in memory.
+# Rows that are read back at a time, and bytes that stay in memory.
 _CHUNK = 1 << 14
 _IN_MEMORY = 1 << 26
 
 
 class FirstTrees:
-    """Label, weight and leaves of every row in the trees of the first iteration: their moments at any base score.
+    """Label, weight and leaves of every row in the trees of the first iteration, for moments at any base score.
 
-    They go to a temporary file once there are many: 6 bytes per row, 4 more with weights. In a random forest, whose
-    trees are all of the first iteration, they take 2 bytes more per tree.
+    Many rows go to a temporary file: 4 bytes per row, 4 more with weights, and 2 more for each tree of the first
+    iteration. A random forest has all its trees in the first iteration.
     """
 
     def __init__(self, forest: Forest, spec: TrainingSpec, weighted: bool):
@@ -35,8 +35,8 @@ class FirstTrees:
         self.forest = forest.first_trees(trees)
         self.spec = spec.first_trees(trees, self.forest.n_leaves)
         leaf = np.uint16 if np.diff(self.forest.leaf_start).max() <= 1 << 16 else np.uint32
-        held = spec.label_dtype
-        columns = [("y", held), *([("weight", held)] if weighted else []), ("leaf", leaf, (trees,))]
+        number = spec.label_dtype
+        columns = [("y", number), *([("weight", number)] if weighted else []), ("leaf", leaf, (trees,))]
         self._row = np.dtype(columns)
         self._file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115, see __exit__
 
@@ -47,28 +47,28 @@ class FirstTrees:
         self._file.close()
 
     def add(self, data: LabelledRows, n_jobs: int | None) -> None:
-        """Remember rows, whose labels are on the margin's scale."""
-        kept = np.empty(len(data), self._row)
-        kept["y"] = data.y
+        """Store rows, whose labels are on the margin's scale."""
+        stored = np.empty(len(data), self._row)
+        stored["y"] = data.y
         if data.weight is not None:
-            kept["weight"] = data.weight
+            stored["weight"] = data.weight
         route = choose_route(self.forest, data.rows)
         leaf_numbers = route.ordered(np.arange(self.forest.n_leaves))
         for t, leaf in enumerate(route.leaves_by_tree(n_jobs)):
             first = self.forest.leaf_start[t]
-            kept["leaf"][:, t] = leaf_numbers[first + leaf] - first
-        self._file.write(kept.tobytes())
+            stored["leaf"][:, t] = leaf_numbers[first + leaf] - first
+        self._file.write(stored.tobytes())
 
     def moments(self, spec: TrainingSpec) -> LeafMoments:
-        """Return the moments of the first trees, as many as the spec has, at its base score."""
+        """Return the moments of the spec's trees, which are the first ones, at its base score."""
         return reduce(LeafMoments.merge, (self._chunk_moments(rows, spec) for rows in self._read()))
 
-    def _read(self) -> Iterator[NDArray[Any]]:
+    def _read(self) -> Iterator[AnyArray]:
         self._file.seek(0)
         while raw := self._file.read(_CHUNK * self._row.itemsize):
             yield np.frombuffer(raw, self._row)
 
-    def _chunk_moments(self, rows: NDArray[Any], spec: TrainingSpec) -> LeafMoments:
+    def _chunk_moments(self, rows: AnyArray, spec: TrainingSpec) -> LeafMoments:
         from ..kernels.accumulate import accumulators, gradient_buffers
         from ..kernels.cpu import BLOCK
         from ..kernels.record import add_trees

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..parallel import map_chunks, progress_bar
 from ..routes.choose import choose_route
 from ..tables.labelled import LabelledRows
@@ -21,14 +20,14 @@ def leaf_moments(
     spec: TrainingSpec,
     data: LabelledRows,
     *,
-    margin: NDArray[Any] | None = None,
+    margin: AnyArray | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> LeafMoments:
     """Send labelled rows through the trees in order, as training did, and return the moments of all leaves.
 
-    Trees after a folded base score see the margins of training to the bit, because the first tree's stored values are
-    those that the booster added. So their moments do not depend on the base score, which may be known less exactly.
+    If the first tree holds the base score, the trees after it see exactly the margins of training, because margins are
+    then sums of stored values. Their moments do not depend on the base score, which may not be known exactly.
 
     Parameters
     ----------
@@ -37,7 +36,7 @@ def leaf_moments(
     data : LabelledRows
         The rows, with labels on the margin's scale.
     margin : (n,) float array, optional
-        Where the rows start. It is moved on to where the trees leave them.
+        Margins before the first tree. They are replaced by the margins after the last tree.
     n_jobs : int, optional
         Threads; None for all cores.
     progress : bool
@@ -48,21 +47,9 @@ def leaf_moments(
         margin = data.initial_margin(forest, spec, 0, len(data))
     restarts = bool(spec.folded[0]) and spec.first_iteration() < forest.n_trees
     step = forest.leaf_value if restarts else spec.step(forest.leaf_value, forest.tree_of_leaf())
-    gather = _gather if spec.objective.gradients is None else _gather_custom
-    return gather(forest, spec, data, step, restarts, margin, n_jobs, progress)
-
-
-def _gather(
-    forest: Forest,
-    spec: TrainingSpec,
-    data: LabelledRows,
-    step: NDArray[Any],
-    restarts: bool,
-    margin: NDArray[Any],
-    n_jobs: int | None,
-    progress: bool,
-) -> LeafMoments:
-    # the GPU's kernels hold gradients in float32
+    if spec.objective.gradients is not None:
+        return _gather_custom(forest, spec, data, step, restarts, margin, n_jobs, progress)
+    # the GPU's kernels store gradients in float32
     rows = data.rows if spec.gradient_dtype == np.float32 else data.rows.on_host()
     route = choose_route(forest, rows)
     step, weight = route.ordered(step), np.empty(0) if data.weight is None else data.weight
@@ -79,15 +66,15 @@ def _gather_custom(
     forest: Forest,
     spec: TrainingSpec,
     data: LabelledRows,
-    step: NDArray[Any],
+    step: AnyArray,
     restarts: bool,
-    margin: NDArray[Any],
+    margin: AnyArray,
     n_jobs: int | None,
     progress: bool,
 ) -> LeafMoments:
-    """Take all rows through one tree after the other, because a custom objective may couple rows.
+    """Send all rows through one tree after the other, because a custom objective may couple rows.
 
-    Boosters do not weight what a custom objective returns, so weights are not applied here.
+    Weights are not applied, because boosters do not weight what a custom objective returns.
     """
     from ..kernels.accumulate import accumulators, add_rows
 
@@ -106,10 +93,8 @@ def _gather_custom(
     return from_sums(route.by_leaf(sums), len(data))
 
 
-def custom_gradients(
-    spec: TrainingSpec, margin: NDArray[Any], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the user's g and h, checked, in the precision in which the booster holds them."""
+def custom_gradients(spec: TrainingSpec, margin: AnyArray, y: Array) -> tuple[Array, Array]:
+    """Return the user's g and h, checked and rounded as the booster rounds them."""
     assert spec.objective is not None
     assert spec.objective.gradients is not None
     result = spec.objective.gradients(margin.copy(), y.copy())

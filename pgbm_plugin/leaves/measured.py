@@ -1,4 +1,4 @@
-"""MeasuredLeaves: what labelled rows tell of a forest's leaves, and the certificate that comes with it."""
+"""MeasuredLeaves: the moments of a forest's leaves on labelled rows, with their certificate."""
 
 from __future__ import annotations
 
@@ -17,23 +17,20 @@ from .solve_rates import solve_rates
 
 
 class MeasuredLeaves(NamedTuple):
-    """How the trees were grown, the moments of their leaves, and whether these are those of training.
-
-    `data` are the rows, if they were one table in memory.
-    """
+    """The moments of leaves, how the trees were grown, and whether the moments are those of training."""
 
     spec: TrainingSpec
     moments: LeafMoments
     certificate: Certificate
-    data: LabelledRows | None = None
+    data: LabelledRows | None = None  # the rows, if they are one table in memory
 
 
 def measure_table(
     forest: Forest, candidates: Sequence[TrainingSpec], data: LabelledRows, n_jobs: int | None, progress: bool
 ) -> MeasuredLeaves:
-    """Measure the leaves with the first spec that the rows certify, or with the first of all if they certify none.
+    """Measure the leaves with the first spec that the rows certify; if they certify none, with the first spec.
 
-    If the trees were stepped with another Hessian than the diagonal, the moments are taken again with the diagonal.
+    If training used other second derivatives than the Hessian's diagonal, the moments are gathered again with it.
     """
     tried: list[MeasuredLeaves] = []
     for candidate in candidates:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import Forest
 from .moments_as_bytes import pack_moments, unpack_moments
 
-# Smallest count that decay leaves a leaf's rows: below it, counts would underflow.
+# Decay stops at this count of a leaf's rows, because smaller counts would underflow.
 _FAINT = 1e-100
 
 
@@ -24,66 +23,66 @@ class LeafMoments:
     Attributes
     ----------
     rows : float
-        Rows seen; after a decay, as many as they still count for.
+        Number of rows; after a decay, the sum of their weights.
     count : (L,) int64 array
-        Rows in the leaf, n_j; after a decay float64, what they still count for.
+        Number of rows in the leaf, n_j; after a decay, the sum of their weights as float64.
     g_mean, h_mean : (L,) float array
         Mean gradient and hessian; 0 in an empty leaf.
     gg, hh, gh : (L,) float array
         Sums of squares and products of the deviations from the means.
     freedom : (L,) float array or None
-        What these sums are divided by to give variances; None for count - 1, which it is until a decay.
+        Degrees of freedom, which divide these sums to give variances. None before a decay: count - 1.
     """
 
     rows: float
-    count: NDArray[Any]
-    g_mean: NDArray[np.float64]
-    h_mean: NDArray[np.float64]
-    gg: NDArray[np.float64]
-    hh: NDArray[np.float64]
-    gh: NDArray[np.float64]
-    freedom: NDArray[np.float64] | None = None
+    count: AnyArray
+    g_mean: Array
+    h_mean: Array
+    gg: Array
+    hh: Array
+    gh: Array
+    freedom: Array | None = None
 
     @classmethod
     def of_nothing(cls, leaves: int) -> LeafMoments:
-        """Return moments over no rows, which merging begins with."""
+        """Return moments over no rows, to merge others into."""
         return cls(0, np.zeros(leaves, np.int64), *np.zeros((5, leaves)))
 
     @property
-    def size(self) -> NDArray[Any]:
-        """Return the (L,) n_j; after a decay, how many rows of equal count tell as much: (sum w)^2 / sum w^2."""
+    def size(self) -> AnyArray:
+        """Return the (L,) n_j; after a decay, the effective number of rows, (sum w)^2 / sum w^2."""
         if self.freedom is None:
             return self.count
         return self.count / np.where(self.count > 0, self.count - self.freedom, 1.0)
 
     @property
-    def var_g(self) -> NDArray[np.float64]:
+    def var_g(self) -> Array:
         """Return the (L,) sample variances of the gradient, divisor n - 1; 0 for a single row."""
         return self.gg / self._divisor
 
     @property
-    def var_h(self) -> NDArray[np.float64]:
+    def var_h(self) -> Array:
         """Return the (L,) sample variances of the hessian."""
         return self.hh / self._divisor
 
     @property
-    def cov_gh(self) -> NDArray[np.float64]:
+    def cov_gh(self) -> Array:
         """Return the (L,) sample covariances of gradient and hessian."""
         return self.gh / self._divisor
 
     @property
-    def _divisor(self) -> NDArray[Any]:
+    def _divisor(self) -> AnyArray:
         if self.freedom is None:
             return np.maximum(self.count - 1, 1)
         return np.where(self.freedom > 0, self.freedom, 1.0)
 
     @property
-    def g_sum(self) -> NDArray[np.float64]:
+    def g_sum(self) -> Array:
         """Return the (L,) sums of gradients, G."""
         return self.count * self.g_mean
 
     @property
-    def h_sum(self) -> NDArray[np.float64]:
+    def h_sum(self) -> Array:
         """Return the (L,) sums of hessians, H."""
         return self.count * self.h_mean
 
@@ -110,7 +109,7 @@ class LeafMoments:
             self._merged_freedom(other, positive),
         )
 
-    def _merged_freedom(self, other: LeafMoments, count: NDArray[Any]) -> NDArray[np.float64] | None:
+    def _merged_freedom(self, other: LeafMoments, count: AnyArray) -> Array | None:
         """Return W - sum w^2 / W over the rows of both, as a sum of terms that cannot be negative."""
         if self.freedom is None and other.freedom is None:
             return None
@@ -118,15 +117,16 @@ class LeafMoments:
         return (2.0 * self.count * other.count + self.count * a + other.count * b) / count
 
     def faded(self, decay: float) -> LeafMoments:
-        """Return moments whose rows count `decay` times what they did: only merging weighs them less.
+        """Return the moments with the weight of every row multiplied by `decay`; 0 returns moments over no rows.
 
-        Means and variances stay, so that a leaf which no further row reaches keeps its variance. Decay 0 clears all.
+        Means and variances stay as they are, so that a leaf without new rows keeps its variance. Only merging with
+        other moments shows the lower weight.
         """
         if decay == 1.0:
             return self
         if decay == 0.0:
             return LeafMoments.of_nothing(len(self.count))
-        # a leaf that is never reached again would underflow; beside one fresh row this much is nothing
+        # the count of a leaf without new rows would underflow; compared with one new row, this count is negligible
         share = np.where(self.count * decay > _FAINT, decay, 1.0)
         freedom = np.maximum(self.count - 1.0, 0.0) if self.freedom is None else self.freedom
         squares = (share * sums for sums in (self.gg, self.hh, self.gh, freedom))
@@ -136,7 +136,7 @@ class LeafMoments:
         """Return the moments of leaves lo..hi."""
         return LeafMoments(self.rows, **{name: array[lo:hi] for name, array in self.arrays().items()})
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """Return the arrays over leaves, by name."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
         return {name: array for name, array in arrays.items() if array is not None}
@@ -147,32 +147,25 @@ class LeafMoments:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> LeafMoments:
-        """Read moments that `to_bytes` returned; anything else is a ValueError."""
+        """Read moments that `to_bytes` returned; other bytes raise a ValueError."""
         rows, arrays = unpack_moments(raw)
         return cls(rows, **arrays)
 
 
 def joined(trees: Sequence[LeafMoments]) -> LeafMoments:
-    """Return the moments of several trees, one after the other: over the same rows, none of them decayed."""
+    """Concatenate the moments of several trees over the same rows, before any decay."""
     arrays = [moments.arrays() for moments in trees]
     names = arrays[0].keys()
     return LeafMoments(trees[0].rows, **{name: np.concatenate([part[name] for part in arrays]) for name in names})
 
 
-def from_sums(sums: NDArray[np.float64], rows: int) -> LeafMoments:
-    """Turn the accumulators of `kernels.accumulate` into moments, merged over the lanes."""
+def from_sums(sums: Array, rows: int) -> LeafMoments:
+    """Return the moments from the accumulators of `kernels.accumulate`, merged over lanes."""
     lanes = np.moveaxis(sums, 0, 2)
     return reduce(LeafMoments.merge, (_from_lane(*lane, rows=rows if i == 0 else 0) for i, lane in enumerate(lanes)))
 
 
-def _from_lane(
-    count: NDArray[np.float64],
-    shift_g: NDArray[np.float64],
-    g: NDArray[np.float64],
-    gg: NDArray[np.float64],
-    *hessian_sums: NDArray[np.float64],
-    rows: int,
-) -> LeafMoments:
+def _from_lane(count: Array, shift_g: Array, g: Array, gg: Array, *hessian_sums: Array, rows: int) -> LeafMoments:
     n = np.maximum(count, 1.0)
     whole = count.astype(np.int64)
     g_mean, gg = shift_g + g / n, np.maximum(gg - g * g / n, 0.0)
@@ -184,14 +177,14 @@ def _from_lane(
 
 
 def check_moments(forest: Forest, moments: LeafMoments) -> None:
-    """Refuse moments of other trees: every row must be in one leaf of each tree."""
+    """Refuse moments of another model: every row must be in one leaf of each tree."""
     leaves = len(moments.count)
     if leaves != forest.n_leaves:
         raise ValueError(
-            f"these are moments of {leaves} leaves, the model has {forest.n_leaves}: they belong to another model"
+            f"the moments have {leaves} leaves, the model has {forest.n_leaves}: they belong to another model"
         )
     rows_of_tree = np.add.reduceat(moments.count, forest.leaf_start[:-1])
     if not np.allclose(rows_of_tree, moments.rows, rtol=1e-9, atol=0.0):
-        raise ValueError("not every tree's leaves hold all rows of these moments: they belong to another model")
+        raise ValueError("the leaves of some tree do not hold all rows of the moments: they belong to another model")
     if moments.rows == 0:
-        raise ValueError("these are moments of no rows")
+        raise ValueError("the moments have no rows")

@@ -1,8 +1,8 @@
-"""Moments as bytes: a versioned header, arrays, a checksum. There is no pickle: bytes from anywhere can do no harm.
+"""Moments as bytes: a versioned header, arrays and a checksum. Without pickle, so that unknown bytes can do no harm.
 
-All numbers are little-endian. The header is magic, version, flags, leaves, rows. The arrays of `LeafMoments` follow in
-order, (L,) each, then the CRC-32 of all before. Flag 1: moments have decayed, so that counts are float64 and `freedom`
-comes last.
+All numbers are little-endian. The header is magic, version, flags, leaves, rows. Then come the (L,) arrays of
+`LeafMoments` in order, and the CRC-32 of all bytes before it. Flag 1: the moments have decayed, so counts are float64
+and `freedom` is the last array.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..arrays import AnyArray
 
 _MAGIC = b"PGBMmom\n"
 _VERSION = 1
@@ -21,20 +21,20 @@ _DECAYED = 1
 _HEADER = struct.Struct("<8sHHQd")
 _CHECKSUM = struct.Struct("<I")
 
-# Counts that have decayed are sums of fractions: together they may exceed the rows by rounding.
+# After a decay, counts are sums of fractions, which may exceed the number of rows by rounding.
 _SLACK = 1e-9
 
 
-def pack_moments(rows: float, arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the bytes of moments of so many rows; `arrays` are those of `LeafMoments` in order."""
+def pack_moments(rows: float, arrays: Mapping[str, AnyArray]) -> bytes:
+    """Return the bytes of moments; `arrays` are those of `LeafMoments` in order."""
     flags = _DECAYED if "freedom" in arrays else 0
     header = _HEADER.pack(_MAGIC, _VERSION, flags, len(arrays["count"]), rows)
     body = b"".join([header, *(array.astype(array.dtype.newbyteorder("<")).tobytes() for array in arrays.values())])
     return body + _CHECKSUM.pack(zlib.crc32(body))
 
 
-def unpack_moments(raw: bytes) -> tuple[float, dict[str, NDArray[Any]]]:
-    """Return rows and arrays from `pack_moments`. Every number is checked, because formulas rely on them."""
+def unpack_moments(raw: bytes) -> tuple[float, dict[str, AnyArray]]:
+    """Return (rows, arrays) from the bytes of `pack_moments`, after a check of every number."""
     if not isinstance(raw, (bytes, bytearray, memoryview)):
         raise TypeError(f"moments are read from bytes, not from {type(raw).__name__}")
     raw = bytes(raw)
@@ -50,8 +50,8 @@ def unpack_moments(raw: bytes) -> tuple[float, dict[str, NDArray[Any]]]:
     if len(raw) != end + _CHECKSUM.size:
         raise ValueError(f"damaged moments: {len(raw)} bytes, {leaves} leaves need {end + _CHECKSUM.size}")
     if _CHECKSUM.unpack_from(raw, end)[0] != zlib.crc32(raw[:end]):
-        raise ValueError("damaged moments: the checksum does not fit")
-    arrays: dict[str, NDArray[Any]] = {}
+        raise ValueError("damaged moments: the checksum does not match")
+    arrays: dict[str, AnyArray] = {}
     for i, name in enumerate(names):
         dtype = "<i8" if name == "count" and not flags else "<f8"
         array = np.frombuffer(raw, dtype, leaves, _HEADER.size + 8 * leaves * i)
@@ -60,17 +60,17 @@ def unpack_moments(raw: bytes) -> tuple[float, dict[str, NDArray[Any]]]:
     return rows if flags else int(rows), arrays
 
 
-def _check(rows: float, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse numbers that no rows can have."""
+def _check(rows: float, arrays: Mapping[str, AnyArray]) -> None:
+    """Refuse numbers that moments of rows cannot have."""
     finite = np.isfinite(rows) and all(np.all(np.isfinite(array)) for array in arrays.values())
     if not (finite and 0 <= rows < 2**53 and ("freedom" in arrays or rows == int(rows))):
-        raise ValueError("damaged moments: a number is not finite, or there is no such number of rows")
+        raise ValueError("damaged moments: a number is not finite, or the number of rows is impossible")
     count = arrays["count"]
     if np.any(count > rows * (1 + _SLACK)) or any(
         np.any(arrays[name] < 0) for name in ("count", "gg", "hh", "freedom") if name in arrays
     ):
         raise ValueError("damaged moments: a count or a sum of squares is out of range")
     if "freedom" in arrays and np.any(arrays["freedom"] > count):
-        raise ValueError("damaged moments: a leaf has more freedom than rows")
+        raise ValueError("damaged moments: a leaf has more degrees of freedom than rows")
     if any(np.any(array[count == 0] != 0) for array in arrays.values()):
         raise ValueError("damaged moments: a leaf without rows has moments")

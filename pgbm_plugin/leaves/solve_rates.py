@@ -1,4 +1,4 @@
-"""Learning rates and regularisation solved from the data, where the model has lost or rounded them."""
+"""Learning rates and regularisation, solved from the data if the model does not store them exactly."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .certificate import leaf_errors
@@ -14,11 +15,11 @@ from .moments import LeafMoments
 
 
 def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
-    """Return the spec with learning rates and regularisation that make the leaves fit, if there are such.
+    """Return the spec with learning rates and regularisation with which the leaves fit, if there are any.
 
-    The same rates for all trees are tried first, then rates per tree. A leaf of value v obeys
+    One rate for all trees is tried first, then rates per tree. A leaf with value v satisfies
     ``v (H + lambda) / alpha + l1 sign(v) = -G``, which is linear in 1/alpha, lambda/alpha and l1. LightGBM's text
-    rounds the rates to six digits and keeps only the last value of a schedule; XGBoost's files keep none.
+    rounds the rates to six digits and stores only the last value of a schedule; XGBoost's files store no rates.
     """
     if spec.constant.all():
         return spec
@@ -27,7 +28,7 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
     extra = spec.lambda_ - base[tree]
     value = spec.step(forest.leaf_value, tree).astype(np.float64)
     cover = moments.h_sum + extra
-    # every equation relative to its own size; a clipped leaf has lost its gradient
+    # every equation is divided by its own size; a clipped leaf does not determine its gradient
     size = np.abs(value) * cover
     usable = (size > 0) & np.isfinite(size) & np.isfinite(moments.g_sum) & ~spec.constant[tree]
     if np.isfinite(spec.max_step):
@@ -47,7 +48,7 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
         off = np.abs(alpha[trees] / spec.alpha[trees] - 1.0)
         if np.any(off > spec.alpha_error[trees]):
             return spec
-        # where lambda is known and other trees vouch for the labels, two leaves determine the one number that is left
+        # if lambda is known and other trees confirm the labels, two leaves determine the rate of a tree
         determined = fit.determined or (lambda_known and use.sum() > 1) or np.all(off <= 1e-5)
         rates_known = spec.rates_known and bool(determined)
         return replace(spec, alpha=alpha, lambda_=lambda_, l1=fit.l1 if l1 else spec.l1, rates_known=rates_known)
@@ -67,14 +68,14 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
         per_tree = solve(np.array([t]), per_tree, l1=False)
     if error(per_tree) <= spec.tolerance:
         return per_tree
-    # where nothing is known, something close is better than the booster's defaults
+    # if no rates are known, rates that nearly fit are better than the booster's defaults
     close = not spec.rates_known and error(shared) < 0.1 * error(spec)
     return replace(shared, rates_known=False) if close else spec
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """Rates that fit; `determined` if there were enough leaves, of different sizes, to tell all of them."""
+    """Rates that fit; `determined` if there were enough different leaves to solve for all of them."""
 
     alpha: float
     lambda_: float
@@ -82,10 +83,10 @@ class _Fit:
     determined: bool
 
 
-def _fit_rates(columns: NDArray[np.float64], target: NDArray[np.float64], lambda_: float) -> _Fit | None:
-    """Solve ``columns @ [1 / alpha, lambda / alpha, l1] = target``; l1 only if there is a column for it.
+def _fit_rates(columns: Array, target: Array, lambda_: float) -> _Fit | None:
+    """Solve ``columns @ [1 / alpha, lambda / alpha, l1] = target``; the column of l1 may be missing.
 
-    Where leaves are too few or too alike to tell all rates, only alpha is solved.
+    If leaves are too few or too alike, solve for alpha alone.
     """
     scale = np.abs(columns).max(axis=0, initial=0.0)
     if not np.all(scale > 0):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .moments import LeafMoments
@@ -24,19 +24,19 @@ class LeafWeights:
     variance : (L,) float array
         Variance V of the weight.
     sd : (L,) float array
-        What a leaf brings to the recursion: alpha * sqrt(V), divided as the forest's sum is.
+        Standard deviation that a leaf adds to the recursion: alpha * sqrt(V) / forest.divisor.
     """
 
-    mu: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    sd: NDArray[np.float64]
+    mu: Array
+    variance: Array
+    sd: Array
 
 
 def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> LeafWeights:
-    """Return the weights of paper eq. 8-9, with lambda and l1 divided by n as the sums are.
+    """Return the weights of paper eq. 8-9, with lambda and l1 divided by n, because g and h are means.
 
-    A leaf takes the average V of its tree if no row reached it, if its hessians do not sum to anything positive, or if
-    its own V is not finite.
+    A leaf gets the average V of its tree if no row reached it, if its hessians do not have a positive sum, or if its
+    own V is not finite.
     """
     tree = forest.tree_of_leaf()
     n = np.maximum(moments.size, 1)
@@ -62,19 +62,19 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Le
     return LeafWeights(mu, variance, alpha * np.sqrt(variance) / forest.divisor)
 
 
-def paper_leaf_values(forest: Forest, spec: TrainingSpec, weights: LeafWeights) -> NDArray[np.float64]:
+def paper_leaf_values(forest: Forest, spec: TrainingSpec, weights: LeafWeights) -> Array:
     """Return the (L,) leaf values of the paper's mean, -alpha * mu, in place of the booster's stored ones."""
     tree = forest.tree_of_leaf()
     return np.where(spec.folded[tree], spec.start, 0.0) - spec.alpha[tree] * weights.mu
 
 
 def typical_variance(forest: Forest, moments: LeafMoments, weights: LeafWeights) -> float:
-    """Return the variance of a row that meets leaves as often as the rows of the moments did, at rho = 0."""
+    """Return the average variance over the rows of the moments, at rho = 0."""
     return float(forest.n_trees * np.average(weights.sd**2, weights=moments.count))
 
 
 def variance_floor(forest: Forest, moments: LeafMoments, weights: LeafWeights) -> float:
-    """Return a millionth of the typical variance, as a floor: a row that met only leaves of one row has none.
+    """Return a millionth of the typical variance, as a floor for rows that reach only leaves with a single row.
 
     It depends on the wrapped rows alone, so that calibration rows and new rows stay exchangeable.
     """

@@ -1,1 +1,1 @@
-"""Custom objectives: torch losses as objectives of boosters, and the gradients that they give."""
+"""Custom objectives: torch losses as objectives of boosters, and their gradients."""

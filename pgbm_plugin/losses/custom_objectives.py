@@ -1,4 +1,4 @@
-"""Custom objectives: the gradients that trees were grown from, and whether a part of the rows is enough for them."""
+"""Custom objectives in a TrainingSpec, and checks that they can be computed on a part of the rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..errors import UnsupportedModelError
 from ..tables.labelled import LabelledRows
 from ..trees.objectives import IDENTITY, Gradients, custom
@@ -16,49 +16,35 @@ from ..trees.training_spec import TrainingSpec
 from .torch_objective import Hessian, TorchObjective, remembered
 
 CustomObjective = Gradients | TorchObjective
-"""What users give as `objective`: a function ``(margin, y) -> (g, h)``, or a `torch_objective`."""
-
-_BUILT_IN = "the model has a built-in objective, {!r}; leave objective= out"
+"""The user's `objective`: a function ``(margin, y) -> (g, h)``, or a `torch_objective`."""
 
 
 @dataclass(frozen=True)
 class TorchGradients:
-    """A torch objective on rows of these weights, as a function ``(margin, y) -> (g, h)``.
-
-    Attributes
-    ----------
-    objective : TorchObjective
-        The loss.
-    weight : (n,) float array or None
-        Weights of the rows.
-    hessian : {"diagonal", "rowsum"} or None
-        The second derivative that is returned; None for the one that stepped the trees.
-    batch : bool
-        Whether the rows are a part of all rows. The loss must then not couple them, nor need an average of all.
-    """
+    """A torch objective on rows with these weights, as a function ``(margin, y) -> (g, h)``."""
 
     objective: TorchObjective
-    weight: NDArray[np.float64] | None
-    hessian: Hessian | None = None
-    batch: bool = False
+    weight: Array | None  # (n,) weights of the rows
+    hessian: Hessian | None = None  # the second derivatives to return; None for those of the training steps
+    batch: bool = False  # whether the rows are a part of all rows, so that the loss must not depend on the others
 
-    def __call__(self, margin: NDArray[Any], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def __call__(self, margin: AnyArray, y: Array) -> tuple[Array, Array]:
         g, h = self.objective.derivatives(margin, y, self.weight, self.hessian, floor=not self.batch)
         if self.batch and not np.all(h[slice(None) if self.weight is None else self.weight > 0] > 0):
             raise ValueError(
-                f"{self.objective!r} has second derivatives that are not positive, which are raised to a share of the "
-                "average of all rows: these are needed at once, wrap(booster, X, y)"
+                f"{self.objective!r} has second derivatives that are not positive. They are replaced by a share of the "
+                "average over all rows, so all rows are needed at once: call wrap(booster, X, y)"
             )
         return g, h
 
 
 def candidate_objectives(
-    booster: Any, spec: TrainingSpec, objective: CustomObjective | None, y: NDArray[np.float64]
+    booster: Any, spec: TrainingSpec, objective: CustomObjective | None, y: Array
 ) -> Sequence[CustomObjective | None]:
     """Return the custom objectives that training may have had; None stands for the model's own.
 
-    The certificate decides between several: a booster does not store a custom objective, but a `torch_objective` that
-    still lives remembers the labels it was called with.
+    A booster does not store a custom objective, but a `torch_objective` in memory remembers the labels that it was
+    called with. If there are several candidates, the certificate decides between them.
     """
     attribute = getattr(booster, "objective", None)
     if objective is not None or isinstance(attribute, TorchObjective):
@@ -73,8 +59,9 @@ def with_objective(spec: TrainingSpec, objective: CustomObjective | None, data: 
     if objective is None:
         if spec.objective is None:
             raise UnsupportedModelError(
-                "the model was trained with a custom objective, which it does not store, and none that lives saw these "
-                "labels: give wrap(..., objective=f), a torch_objective or a function (margin, y) -> (g, h)"
+                "the model was trained with a custom objective, which it does not store, and no torch_objective in "
+                "memory saw these labels: give wrap(..., objective=f), a torch_objective or a function "
+                "(margin, y) -> (g, h)"
             )
         spec.objective.check_labels(data.y)
         return spec
@@ -94,18 +81,18 @@ def with_objective(spec: TrainingSpec, objective: CustomObjective | None, data: 
 def check_may_be_custom(spec: TrainingSpec) -> None:
     """Refuse a custom objective for a model that stores a built-in one with a link."""
     if spec.objective is not None and spec.objective.link != IDENTITY:
-        raise ValueError(_BUILT_IN.format(spec.objective.name))
+        raise ValueError(f"the model has a built-in objective, {spec.objective.name!r}; leave objective= out")
 
 
 def with_diagonal(spec: TrainingSpec) -> TrainingSpec:
-    """Return the spec with the Hessian's diagonal, which the variance needs, if trees were stepped with another."""
+    """Return the spec with the Hessian's diagonal, which the variance needs, if training used other derivatives."""
     if spec.objective is None or spec.objective.diagonal is None:
         return spec
     return replace(spec, objective=replace(spec.objective, gradients=spec.objective.diagonal))
 
 
 def on_rows(spec: TrainingSpec, data: LabelledRows) -> TrainingSpec:
-    """Return the spec of a wrapped model for other rows: a torch objective gets their weights."""
+    """Return the spec of a wrapped model for other rows, with their weights in a torch objective."""
     objective = spec.objective
     assert objective is not None
     objective.check_labels(data.y)
@@ -130,34 +117,33 @@ def check_takes_batches(spec: TrainingSpec, objective: CustomObjective | None) -
     if objective is None:
         raise UnsupportedModelError(
             "the model was trained with a custom objective, which it does not store: with batches give objective=, a "
-            "torch_objective of single rows"
+            "torch_objective whose loss does not couple rows"
         )
     if not isinstance(objective, TorchObjective):
         name = getattr(objective, "__name__", repr(objective))
         raise UnsupportedModelError(
-            f"objective {name} may couple rows, and then needs all of them for each tree, which batches do not give: "
-            f"make it a torch_objective, whose rows can be told apart, or {way_out}"
+            f"objective {name} may couple rows, so each tree needs all rows at once, but batches give only some: make "
+            f"it a torch_objective, for which coupling can be tested, or {way_out}"
         )
     if objective.levels is not None or objective.hessian == "rowsum":
-        raise UnsupportedModelError(f"{objective!r} couples rows, and needs all of them for each tree: {way_out}")
+        raise UnsupportedModelError(f"{objective!r} couples rows, so each tree needs all rows at once: {way_out}")
 
 
 def on_batch(spec: TrainingSpec, objective: CustomObjective | None, data: LabelledRows, probe: bool) -> TrainingSpec:
-    """Return the spec with the objective of training on a part of the rows.
-
-    `probe` tests whether a torch loss couples rows, and refuses one that does.
-    """
+    """Return the spec with its objective on a part of the rows; `probe` refuses a loss that couples rows."""
     spec = with_objective(spec, objective, data)
     if not isinstance(objective, TorchObjective):
         return spec
     margin = np.full(len(data), spec.start) if data.init_score is None else data.init_score
     if probe and objective.couples_rows(margin, data.y):
-        raise UnsupportedModelError(f"the loss of {objective!r} couples rows, and needs all of them for each tree")
+        raise UnsupportedModelError(
+            f"the loss of {objective!r} couples rows, so each tree needs all rows at once: call wrap(booster, X, y)"
+        )
     return replace(spec, objective=custom(TorchGradients(objective, data.weight, batch=True)))
 
 
 def without_weights(spec: TrainingSpec, objective: CustomObjective | None) -> TrainingSpec:
-    """Return what a model keeps of the objective that its batches had: everything but their weights."""
+    """Return the spec with the objective of its batches, but without their weights."""
     if not isinstance(objective, TorchObjective):
         return spec
     return replace(spec, objective=custom(TorchGradients(objective, None, batch=True)))

@@ -1,4 +1,4 @@
-"""Levels of a hierarchy, for losses of sums: each level sums rows into groups that have weights."""
+"""Levels of a hierarchy, for losses of sums: each level sums rows into weighted groups."""
 
 from __future__ import annotations
 
@@ -8,32 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
+
 
 @dataclass(frozen=True)
 class Level:
-    """One level of a hierarchy: how n rows are summed into groups.
+    """One level of a hierarchy: how n rows are summed into groups."""
 
-    Attributes
-    ----------
-    group : (n,) int array or None
-        The group of each row; None if every row is a group of its own.
-    size : int
-        Number of groups.
-    weight : () or (size,) float array
-        Weight of every group.
-    """
+    group: NDArray[np.int64] | None  # (n,) the group of each row; None if every row is a group of its own
+    size: int  # number of groups
+    weight: Array  # () or (size,) weight of every group
 
-    group: NDArray[np.int64] | None
-    size: int
-    weight: NDArray[np.float64]
-
-    def sums(self, values: NDArray[Any]) -> NDArray[Any]:
+    def sums(self, values: AnyArray) -> AnyArray:
         """Return the sum of the rows' values in each group."""
         return values if self.group is None else np.bincount(self.group, values, self.size).astype(np.float64)
 
 
 def read_levels(levels: Any) -> list[Level]:
-    """Check the `levels` of `torch_objective`, a list of pairs (groups, weight)."""
+    """Return the levels from `torch_objective`'s list of pairs (groups, weight)."""
     out = []
     for pair in levels:
         if not isinstance(pair, tuple) or len(pair) != 2:
@@ -43,11 +35,11 @@ def read_levels(levels: Any) -> list[Level]:
         if groups is not None:
             names, position = _group(np.asarray(groups))
             size = len(names)
-            if hasattr(weight, "reindex"):  # a pandas Series by name
+            if hasattr(weight, "reindex"):  # a pandas Series with groups as its index
                 weight = weight.reindex(names)
         weight = np.asarray(weight, np.float64)
         if weight.ndim > 1 or (weight.ndim == 1 and size is not None and len(weight) != size):
-            raise ValueError(f"a level has {size} groups and {weight.size} weights; give one number, or one per group")
+            raise ValueError(f"a level has {size} groups but {weight.size} weights; give one number, or one per group")
         if not (np.all(np.isfinite(weight)) and np.all(weight >= 0)):
             raise ValueError("weights of levels must be finite and not negative")
         out.append(Level(position, size or 0, weight))
@@ -56,8 +48,8 @@ def read_levels(levels: Any) -> list[Level]:
     return out
 
 
-def _group(groups: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the names of groups in order, and the group of each row; refuse rows without a name."""
+def _group(groups: AnyArray) -> tuple[AnyArray, NDArray[np.int64]]:
+    """Return the sorted names of groups, and the (n,) number of each row's group; refuse rows without a group."""
     if groups.ndim != 1:
         raise ValueError(f"groups of a level must have one dimension, not shape {groups.shape}")
     missing = np.array([name is None or name != name for name in groups.tolist()], bool)

@@ -8,23 +8,23 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..arrays import AnyArray, Array
 from ..boosters import booster_of_dataset
 from ..errors import warn
 from ..tables.columns import read_labels, read_weights
 from .levels import Level, read_levels
 
-Array = NDArray[np.float64]
 Hessian = Literal["diagonal", "rowsum"]
 
 # A second derivative of 0 or less is raised to this share of the average positive one.
 _FLOOR = 1e-3
 
-# The largest learning rate that a booster takes by default.
+# The largest default learning rate of the boosters.
 _DEFAULT_RATE = 0.3
 
-# Objectives that still live: a booster forgets its own, see `remembered`.
+# All objectives in memory. Boosters do not store theirs, see `remembered`.
 _LIVE: weakref.WeakSet[TorchObjective] = weakref.WeakSet()
 
 
@@ -47,11 +47,11 @@ def torch_objective(
         level is the sum over its groups of ``weight * loss(sum of predictions, sum of labels)``. `weight` is a number,
         or one number per group in the order of their names.
     hessian : {"diagonal", "rowsum"}
-        What the trees are stepped with. "diagonal" is the second derivatives h_i of the paper. "rowsum" is the row sums
-        of the Hessian, which are larger where a loss couples rows: steps are then smaller and cannot diverge. With
-        `levels`, `wrap` takes the variance from the diagonal either way.
+        Second derivatives that the booster gets. "diagonal": those of the paper. "rowsum": the row sums of the
+        Hessian, which are larger if the loss couples rows; steps are then smaller and cannot diverge. With `levels`,
+        `wrap` takes the variance from the diagonal in both cases.
     device : torch device, optional
-        Where the loss is computed. Default: the CPU.
+        Device that computes the loss. Default: the CPU.
     dtype : torch dtype, optional
         Precision of the tensors. Default: float64.
     """
@@ -59,7 +59,7 @@ def torch_objective(
 
 
 class TorchObjective:
-    """A loss that the boosters can call; see `torch_objective`."""
+    """A torch loss that the boosters can call; see `torch_objective`."""
 
     def __init__(self, loss: Callable[[Any, Any], Any], levels: Any, hessian: Hessian, device: Any, dtype: Any):
         if not callable(loss):
@@ -83,7 +83,7 @@ class TorchObjective:
         else:
             margin, y = second, first
         y = np.asarray(y, np.float64).reshape(-1)
-        if sample_weight is not None and len(sample_weight) == 0:  # XGBoost's way to say none
+        if sample_weight is not None and len(sample_weight) == 0:  # XGBoost without weights
             sample_weight = None
         if _digest(y) not in self._trained_on:
             self._look_ahead(np.asarray(margin).reshape(-1), y, rate)
@@ -98,19 +98,19 @@ class TorchObjective:
         hessian: Hessian | None = None,
         floor: bool = True,
     ) -> tuple[Array, Array]:
-        """Return the (n,) gradients and second derivatives; `hessian` names another kind than that of the steps."""
+        """Return the (n,) gradients and second derivatives; `hessian` is "diagonal" or "rowsum", by default its own."""
         g, diagonal, rowsum = self._exact(np.asarray(margin).reshape(-1), np.asarray(y).reshape(-1))
         h = rowsum if (hessian or self.hessian) == "rowsum" else diagonal
         h = self._floored(h) if floor else h
         if sample_weight is None:
             return g, h
         if self.levels is not None:
-            raise ValueError("a loss of levels takes the weights of its groups, not sample_weight")
+            raise ValueError("a loss with levels has weights per group: leave sample_weight out")
         weight = np.asarray(sample_weight, np.float64).reshape(-1)
         return g * weight, h * weight
 
     def init(self, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the constant margin that minimises the loss, to start from. Boosters would start at 0 or 0.5.
+        """Return the constant margin that minimises the loss, to start training from instead of 0 or 0.5.
 
         LightGBM: ``lgb.Dataset(X, y, init_score=np.full(len(y), objective.init(y)))``, to be added to predictions;
         XGBoost: ``params["base_score"] = objective.init(y)``.
@@ -119,7 +119,7 @@ class TorchObjective:
 
         n = np.size(y)
         if n == 0 or (sample_weight is not None and self.levels is not None):
-            raise ValueError("init needs labels, and takes no sample_weight where levels have weights of their own")
+            raise ValueError("init needs labels, and no sample_weight if the loss has levels, which have weights")
         label, weight = read_labels("y", y, n), read_weights("sample_weight", sample_weight, n)
         weight = np.ones(n) if weight is None else weight
 
@@ -127,10 +127,10 @@ class TorchObjective:
             with np.errstate(all="ignore"):
                 return float(self._exact(np.full(n, c), label, check=False)[0] @ weight)
 
-        # 0 may lie outside of the loss's domain, and a mean label far from a logarithm
+        # 0 may be outside the loss's domain; the mean label may be far from the margin of a log link
         low = high = next((c for c in (0.0, float(label.mean())) if np.isfinite(slope(c))), 0.0)
         step = float(label.std()) or 1.0
-        # a convex loss falls towards its minimum: widen the bracket until the slope has changed its sign
+        # widen the bracket until the slope of the convex loss changes its sign
         for _ in range(200):
             at_low, at_high = slope(low), slope(high)
             if at_low <= 0.0 <= at_high:
@@ -140,13 +140,13 @@ class TorchObjective:
             elif at_low > 0.0 and np.isfinite(slope(low - step)):
                 low, high = low - step, low
             else:
-                step /= 4.0  # beyond, the loss is not defined
+                step /= 4.0  # the loss is not defined that far away
                 continue
             step *= 2.0
-        raise ValueError("no constant minimises the loss on these labels; give a start of your own")
+        raise ValueError("no constant minimises the loss on these labels; choose the start of training yourself")
 
     def __deepcopy__(self, memo: Any) -> TorchObjective:
-        return self  # lgb.train and scikit-learn's clone copy what they are given, and a copy would be forgotten
+        return self  # lgb.train and scikit-learn's clone make copies that do not live long enough for `remembered`
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -157,13 +157,13 @@ class TorchObjective:
         levels = "" if self.levels is None else f", {len(self.levels)} levels"
         return f"torch_objective({name}{levels}, hessian={self.hessian!r})"
 
-    def _exact(self, margin: NDArray[Any], y: NDArray[Any], check: bool = True) -> tuple[Array, Array, Array]:
+    def _exact(self, margin: AnyArray, y: AnyArray, check: bool = True) -> tuple[Array, Array, Array]:
         """Return the (n,) gradient, diagonal and row sums of the Hessian of the loss of all levels."""
         if len(margin) != len(y):
             raise ValueError(f"{len(margin)} predictions for {len(y)} labels")
         g, diagonal, rowsum = np.zeros((3, len(y)))
         for level in self._levels(len(y)):
-            dg, dh = self._of_groups(level.sums(margin), level.sums(y), level.weight)
+            dg, dh = self._group_derivatives(level.sums(margin), level.sums(y), level.weight)
             if level.group is None:
                 derivatives = dg, dh, dh
             else:
@@ -184,17 +184,16 @@ class TorchObjective:
         for level in self.levels or []:
             rows = level.weight.size if level.group is None else len(level.group)
             if rows != n and not (level.group is None and level.weight.ndim == 0):
-                raise ValueError(f"levels has groups of {rows} rows, the data has {n}")
+                raise ValueError(f"levels has groups for {rows} rows, the data has {n}")
         return self.levels or [Level(None, n, np.ones(()))]
 
-    def _of_groups(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Array, Array]:
+    def _group_derivatives(self, pred: AnyArray, true: AnyArray, weight: Array) -> tuple[Array, Array]:
         """Return gradient and row sums of the Hessian, which are its diagonal unless the loss couples groups."""
-        torch, p, total = self._graph(pred, true, weight)
-        (g,) = torch.autograd.grad(total, p, create_graph=True)
+        torch, p, g = self._gradient(pred, true, weight)
         return _array(g), _array(_derivative(torch, g.sum(), p))
 
-    def _graph(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> tuple[Any, Any, Any]:
-        """Return torch, the predictions as a leaf of the graph, and the weighted sum of their losses."""
+    def _gradient(self, pred: AnyArray, true: AnyArray, weight: Array) -> tuple[Any, Any, Any]:
+        """Return torch, the predictions as a tensor, and the gradient of the weighted loss by them, for derivatives."""
         try:
             import torch
         except ImportError as error:
@@ -207,26 +206,26 @@ class TorchObjective:
         if value.shape not in (p.shape, ()):
             raise ValueError(f"loss must return one value per row or their sum, not shape {tuple(value.shape)}")
         if value.ndim == 0 and weight.ndim:
-            raise ValueError("weights by group need a loss per group: let loss return one value for each")
-        return torch, p, (value * torch.tensor(weight, **kind)).sum()
+            raise ValueError("weights per group need a loss per group: let loss return one value for each group")
+        (g,) = torch.autograd.grad((value * torch.tensor(weight, **kind)).sum(), p, create_graph=True)
+        return torch, p, g
 
-    def _couples(self, pred: NDArray[Any], true: NDArray[Any], weight: Array) -> bool:
+    def _couples(self, pred: AnyArray, true: AnyArray, weight: Array) -> bool:
         """Tell whether the Hessian has entries off its diagonal.
 
-        If it has none, its product with a vector of random signs is the product of its row sums with them.
+        Without such entries, the Hessian times a vector of random signs equals its row sums times the signs.
         """
-        torch, p, total = self._graph(pred, true, weight)
-        (g,) = torch.autograd.grad(total, p, create_graph=True)
+        torch, p, g = self._gradient(pred, true, weight)
         signs = torch.tensor(np.random.default_rng(0).choice([-1.0, 1.0], len(pred)), dtype=p.dtype, device=p.device)
         rowsum = _derivative(torch, g.sum(), p, keep=True)
         product = _derivative(torch, (g * signs).sum(), p)
         difference = float((product - rowsum * signs).abs().max())
-        # not finite outside the loss's domain, and then not greater
+        # outside the loss's domain, the difference is NaN and the comparison False
         return difference > 1e3 * torch.finfo(p.dtype).eps * float(rowsum.abs().max() + product.abs().max())
 
-    def couples_rows(self, margin: NDArray[Any], y: Array) -> bool:
+    def couples_rows(self, margin: AnyArray, y: Array) -> bool:
         """Tell whether the loss couples groups of rows, or single rows if there are no levels."""
-        # also off the start, which is one constant for all rows: there, a penalty on their spread couples nothing
+        # test with noise, too: at equal margins, a penalty on the spread of predictions does not couple rows
         noise = 0.5 * y.std() * np.random.default_rng(0).normal(size=len(y))
         return any(
             self._couples(level.sums(at), level.sums(y), level.weight)
@@ -234,13 +233,13 @@ class TorchObjective:
             for at in (margin, margin + noise)
         )
 
-    def _look_ahead(self, margin: NDArray[Any], y: Array, rate: float | None) -> None:
-        """Refuse a coupled loss without levels, and warn of what will go wrong, before the first tree."""
+    def _look_ahead(self, margin: AnyArray, y: Array, rate: float | None) -> None:
+        """Refuse a loss that couples rows, and warn of other problems, before the first tree is grown."""
         if (self.hessian == "diagonal" or self.levels is not None) and self.couples_rows(margin, y):
             raise ValueError(
-                "the loss couples rows, so that the diagonal of its Hessian does not follow from one backward "
-                "pass. Say which rows it sums, torch_objective(loss, levels=[(groups, weight), ...]) with a loss "
-                "of one sum; or step with the row sums of the Hessian, hessian='rowsum'"
+                "the loss couples rows, so one backward pass does not give the diagonal of its Hessian. Say which rows "
+                "it sums: torch_objective(loss, levels=[(groups, weight), ...]), with a loss of one sum. Or use the "
+                "row sums of the Hessian: hessian='rowsum'"
             )
         _, diagonal, rowsum = self._exact(margin, y)
         if self.levels and self.hessian == "diagonal":
@@ -248,15 +247,16 @@ class TorchObjective:
             if (rate or _DEFAULT_RATE) * ratio >= 2.0:
                 self._warn(
                     "diverge",
-                    f"steps with the diagonal diverge at learning rates above {2 / ratio:.2g}, for the Hessian's row "
-                    f"sums are up to {ratio:.3g} times its diagonal: lower the rate, or set hessian='rowsum'",
+                    f"with hessian='diagonal', steps diverge at learning rates above {2 / ratio:.2g}, because the "
+                    f"Hessian's row sums are up to {ratio:.3g} times its diagonal: use a lower learning rate, or "
+                    f"hessian='rowsum'",
                 )
         if self.levels is None and diagonal.mean() * len(y) < 100.0 and len(y) > 100:
             self._warn(
                 "small",
-                f"second derivatives are {diagonal.mean():.1g} on average, and their sum is below 100, so that "
-                "min_child_weight or min_sum_hessian_in_leaf will stop trees early: is the loss a mean? Let it return "
-                "one value per row (reduction='none')",
+                f"second derivatives are {diagonal.mean():.1g} on average and their sum is below 100, so "
+                "min_child_weight or min_sum_hessian_in_leaf will stop trees early. If the loss is a mean, let it "
+                "return one value per row (reduction='none')",
             )
 
     def _floored(self, h: Array) -> Array:
@@ -265,11 +265,11 @@ class TorchObjective:
             return h
         if bad.all():
             raise ValueError(
-                "the loss has no positive second derivative in any row: boosters need one to take a step; smooth it"
+                "the loss has no positive second derivative in any row, and boosters need them: smooth the loss"
             )
         self._warn(
             "floor",
-            f"{bad.sum()} of {len(h)} second derivatives are not positive; they are raised to {_FLOOR:g} of the "
+            f"{bad.sum()} of {len(h)} second derivatives are not positive; they are replaced by {_FLOOR:g} times the "
             "average positive one",
         )
         return np.where(bad, _FLOOR * h[~bad].mean(), h)
@@ -280,13 +280,13 @@ class TorchObjective:
             warn(message)
 
 
-def remembered(y: NDArray[np.float64]) -> list[TorchObjective]:
-    """Return the objectives that still live and that a booster was trained with on these labels."""
+def remembered(y: Array) -> list[TorchObjective]:
+    """Return the objectives in memory with which a booster was trained on these labels."""
     return [objective for objective in list(_LIVE) if _digest(y) in objective._trained_on]
 
 
 def _derivative(torch: Any, value: Any, by: Any, keep: bool = False) -> Any:
-    """Return d value / d by; 0 where `value` does not depend on `by`, as in the gradient of a linear loss."""
+    """Return d value / d by; 0 if `value` does not depend on `by`, like the gradient of a linear loss."""
     if not value.requires_grad:
         return torch.zeros_like(by)
     (out,) = torch.autograd.grad(value, by, retain_graph=keep, allow_unused=True)
@@ -297,6 +297,6 @@ def _array(tensor: Any) -> Array:
     return tensor.numpy(force=True).astype(np.float64)
 
 
-def _digest(y: NDArray[np.float64]) -> tuple[int, int]:
-    """Hash labels in float32, in which most boosters hold them."""
+def _digest(y: Array) -> tuple[int, int]:
+    """Hash labels in float32, the precision of most boosters."""
     return len(y), zlib.crc32(np.ascontiguousarray(y, np.float32).data)

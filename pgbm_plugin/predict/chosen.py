@@ -1,4 +1,4 @@
-"""Chosen: what `tune`, `conformalize` and the user chose, which turns margins into distributions."""
+"""Chosen: the settings of a model that turn margins into distributions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..checks import check_rho
 from .log_scale import LogScale
 from .power_map import Calibration
@@ -20,30 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConformalScores:
-    """What conformal quantiles are made of.
+    """Residuals of the calibration rows, from which conformal quantiles are computed."""
 
-    Attributes
-    ----------
-    residuals : (m,) float array
-        (y - mean) / std of the calibration rows.
-    lower : float
-        Bound below which no outcome can lie.
-    rho, calibration : float, Calibration
-        What the std was made with. With other ones the residuals mean nothing.
-    family : str
-        The family that was set before.
-    """
-
-    residuals: NDArray[np.float64]
-    lower: float
-    rho: float
-    calibration: Calibration
-    family: str
+    residuals: Array  # (m,) the (y - mean) / std of the calibration rows
+    lower: float  # outcomes cannot lie below this
+    rho: float  # correlation that the std was computed with; the residuals are not valid for another
+    calibration: Calibration  # power map that the std was computed with
+    family: str  # the family that was set before
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What `tune`, `conformalize` and the user chose. Read-only; a model has it as its attribute `chosen`.
+    """The settings that `tune`, `conformalize` or the user chose. Read-only; `model.chosen` holds them.
 
     Attributes
     ----------
@@ -56,17 +44,17 @@ class Chosen:
     residuals : (m,) float array or None
         (y - mean) / std of held-out rows, the shape of "empirical"; None before `tune`.
     conformal : ConformalScores or None
-        What conformal quantiles are made of; None before `conformalize`.
+        Residuals for conformal quantiles; None before `conformalize`.
     tuned_on : bytes or None
         Hash of the labels that `tune` saw, see `hash_labels`; None before `tune`.
     scale : LogScale or None
-        A boosted scale that takes the place of the recursion's variance.
+        A boosted scale that replaces the recursion's variance.
     """
 
     rho: float
     distribution: str = "normal"
     calibration: Calibration = Calibration()  # noqa: RUF009, it is frozen
-    residuals: NDArray[np.float64] | None = None
+    residuals: Array | None = None
     conformal: ConformalScores | None = None
     tuned_on: bytes | None = None
     scale: LogScale | None = None
@@ -78,7 +66,7 @@ class Chosen:
         _ = self._family
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the family's class: its name stands for it."""
+        """Leave out the family's class, which is found again by its name."""
         return {name: value for name, value in vars(self).items() if name != "_family"}
 
     @cached_property
@@ -89,30 +77,25 @@ class Chosen:
 
     @property
     def tuned(self) -> bool:
-        """Return whether `tune` chose."""
+        """Return whether `tune` chose the settings."""
         return self.tuned_on is not None
 
     def check_effect(self, rho: float) -> float:
-        """Return another correlation; refuse it if it would change nothing."""
+        """Return a correlation other than the chosen one; refuse it if it has no effect."""
         rho = check_rho(rho)
         if rho != self.rho and self.scale is not None and not self.scale.power:
             raise ValueError(
-                "rho has no effect on this model: its variance is a boosted scale without the recursion; tune it with "
-                "variance='pgbm' or 'auto'"
+                "rho has no effect on this model, because its variance is a boosted scale without the recursion: call "
+                "tune with variance='pgbm' or 'auto'"
             )
         return rho
 
     def checked_family(
         self, name: str | None, rho: float | None, support: float
     ) -> tuple[float, type[Distribution], dict[str, Any]]:
-        """Return a correlation, a family and its options; refuse a family that cannot be made.
+        """Return (correlation, family, its options); refuse a family whose residuals are missing.
 
-        Parameters
-        ----------
-        name, rho : str, float or None
-            What the user asks for; None for what is chosen.
-        support : float
-            Bound below which no outcome can lie.
+        A `name` or `rho` of None stands for the chosen one. Outcomes cannot lie below `support`.
         """
         rho = self.rho if rho is None else self.check_effect(rho)
         cls, options = self._family
@@ -127,11 +110,9 @@ class Chosen:
         if issubclass(cls, Conformal):
             scores = self.conformal
             if scores is None:
-                raise ValueError(
-                    "there are no conformal scores, or update took them back: call model.conformalize first"
-                )
+                raise ValueError("there are no conformal scores, or update removed them: call model.conformalize first")
             if (scores.rho, scores.calibration) != (rho, self.calibration):
-                raise ValueError("rho or calibration changed after conformalize: call it again")
+                raise ValueError("rho or calibration changed after conformalize: call model.conformalize again")
             return rho, cls, {"residuals": scores.residuals, "lower": scores.lower}
         if self.residuals is None:
             raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
@@ -147,6 +128,6 @@ class Chosen:
         return f"{self.distribution}, {boosted}variance -> {self.calibration}"
 
 
-def hash_labels(y: NDArray[np.float64]) -> bytes:
+def hash_labels(y: Array) -> bytes:
     """Hash labels regardless of their order, to recognise rows that `tune` has seen."""
     return hashlib.sha256(np.sort(y).tobytes()).digest()

@@ -1,55 +1,39 @@
-"""Which features a row's variance comes from: Shapley values of each tree, taken through the recursion of eq. 12."""
+"""The part of each feature in a row's variance: Shapley values of each tree, through the recursion of eq. 12."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..parallel import run_chunks
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 from .power_map import Calibration
 
-Array = NDArray[np.float64]
-
-# Steps from roots to leaves, in all trees; 21 bytes each.
+# Steps from roots to leaves in all trees, at most; each takes 21 bytes.
 _MAX_STEPS = 1 << 26
 
-# Rows per task of the thread pool: each takes thousands of times as long as a prediction.
+# Rows per task of the thread pool: few, because a row takes thousands of times as long as in a prediction.
 _CHUNK = 64
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The paths from the roots to the L leaves: P steps, and S pairs of a leaf and a feature on its path.
+    """The paths from the roots to the L leaves: P steps, and S slots, one for each feature on a leaf's path."""
 
-    Attributes
-    ----------
-    step_start : (L + 1,) int array
-        Where the steps of each leaf begin.
-    step_node, step_left, step_slot : (P,) array
-        The split, whether the leaf lies left of it, and the place of its feature among those of the leaf.
-    slot_start : (L + 1,) int array
-        Where the features of each leaf begin.
-    slot_feature : (S,) int array
-        The feature.
-    slot_share : (S,) float array
-        The share of rows that all splits on this feature together send towards the leaf.
-    """
-
-    step_start: NDArray[np.int64]
-    step_node: NDArray[np.int32]
-    step_left: NDArray[np.bool_]
-    step_slot: NDArray[np.int32]
-    slot_start: NDArray[np.int64]
-    slot_feature: NDArray[np.int32]
-    slot_share: Array
+    step_start: NDArray[np.int64]  # (L + 1,) where the steps of each leaf begin
+    step_node: NDArray[np.int32]  # (P,) the split
+    step_left: NDArray[np.bool_]  # (P,) whether the leaf is on its left side
+    step_slot: NDArray[np.int32]  # (P,) the slot of the split's feature, counted from the leaf's first slot
+    slot_start: NDArray[np.int64]  # (L + 1,) where the slots of each leaf begin
+    slot_feature: NDArray[np.int32]  # (S,) the feature
+    slot_share: Array  # (S,) the share of rows that all splits on this feature together send towards the leaf
 
 
-def leaf_paths(forest: Forest, count: NDArray[Any]) -> Paths:
+def leaf_paths(forest: Forest, count: AnyArray) -> Paths:
     """Return the paths of a forest whose leaves held `count` rows."""
     from ..kernels import explain
 
@@ -66,7 +50,7 @@ def leaf_paths(forest: Forest, count: NDArray[Any]) -> Paths:
     return Paths(step_start, *step_arrays, slot_start, slot_feature[:slots], slot_share[:slots])
 
 
-def add_shapley(forest: Forest, X: NDArray[Any], paths: Paths, value: Array, scale: Array, out: Array) -> None:
+def add_shapley(forest: Forest, X: AnyArray, paths: Paths, value: Array, scale: Array, out: Array) -> None:
     """Add to ``out`` (n, features) the Shapley values of every tree for leaf values (L,), times ``scale`` (n, T)."""
     from ..kernels import explain
 
@@ -86,7 +70,7 @@ def add_shapley(forest: Forest, X: NDArray[Any], paths: Paths, value: Array, sca
 
 
 def _gauss_legendre(most: int) -> tuple[NDArray[np.int64], Array, Array]:
-    """Return where each rule begins, its points and its weights on 0..1; for polynomials of degree 0, 0, 1, 2..."""
+    """Return (starts, points, weights) of quadrature rules on 0..1, exact for degrees 0, 0, 1... up to `most` - 1."""
     rules = [np.polynomial.legendre.leggauss(max(1, (d + 1) // 2)) for d in range(most + 1)]
     start = np.cumsum([0, *(len(point) for point, _ in rules)])
     point, weight = (np.concatenate(part) for part in zip(*rules, strict=True))
@@ -97,7 +81,7 @@ def explain_variance(
     forest: Forest,
     rows: Rows,
     leaf_sd: Array,
-    count: NDArray[Any],
+    count: AnyArray,
     rho: float,
     calibration: Calibration,
     n_jobs: int | None = None,
@@ -107,7 +91,7 @@ def explain_variance(
 
     paths, value = leaf_paths(forest, count), leaf_sd**2
     tree = forest.tree_of_leaf()
-    # the weight of a leaf is the product of its shares; without features it is all of its tree
+    # the weight of a leaf is the product of its shares, and 1 for a tree without splits
     at = np.repeat(np.arange(forest.n_leaves), np.diff(paths.slot_start))
     weight = np.ones(forest.n_leaves)
     np.multiply.at(weight, at, paths.slot_share)
@@ -131,7 +115,7 @@ def explain_variance(
 
 
 def _recursion(sd: Array, rho: float) -> Array:
-    """Return the variance before each of the T trees and after the last, where `sd` is what the trees bring."""
+    """Return the (T + 1,) variances before each tree and after the last, from the trees' standard deviations."""
     out = np.zeros(len(sd) + 1)
     for t, s in enumerate(sd):
         out[t + 1] = (np.sqrt(out[t]) - rho * s) ** 2 + s * s * (1.0 - rho * rho)
@@ -139,7 +123,7 @@ def _recursion(sd: Array, rho: float) -> Array:
 
 
 def _secant(calibration: Calibration, variance: Array, base: float) -> Array:
-    """Return the (n,) slopes of the power map between two variances; its derivative where they are the same."""
+    """Return the (n,) slopes of the power map between `variance` and `base`; its derivative where they are equal."""
     difference = variance - base
     same = np.abs(difference) <= 1e-9 * (variance + base)
     rise = calibration(variance) - calibration(np.full_like(variance, base))

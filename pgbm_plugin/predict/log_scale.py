@@ -1,4 +1,4 @@
-"""LogScale: a log-variance with a step per leaf, which may take the place of the recursion's variance."""
+"""LogScale: a log-variance with a step per leaf, which may replace the recursion's variance."""
 
 from __future__ import annotations
 
@@ -7,35 +7,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 
 @dataclass(frozen=True, eq=False)
 class LogScale:
-    """log sigma^2 = start + power * log sigma^2 of the recursion + the steps of the row's leaves; L leaves.
+    """A log-variance: start + power * (log-variance of the recursion) + sum of the steps of the row's leaves."""
 
-    Attributes
-    ----------
-    step : (L,) float array
-        What a leaf adds.
-    start : float
-        What all rows have.
-    power : float
-        The share of the paper's recursion; 0 leaves it out.
-    floor : float
-        Variance of the recursion below which its logarithm means nothing.
-    """
-
-    step: Array
-    start: float
-    power: float = 0.0
-    floor: float = 1.0
+    step: Array  # (L,) the step of each leaf
+    start: float  # the same for all rows
+    power: float = 0.0  # the share of the paper's recursion; 0 for none
+    floor: float = 1.0  # smaller variances of the recursion are replaced by this one
 
     def __post_init__(self) -> None:
         self.step.flags.writeable = False
 
     def __call__(self, variance: NDArray[np.floating], steps: Array) -> Array:
-        """Return the (n,) variances, from those of the recursion and the sums of the rows' steps."""
+        """Return the (n,) variances from the recursion's variances and the sums of the rows' steps."""
         scale = np.exp(self.start + steps)
         return scale * np.maximum(variance, self.floor) ** self.power if self.power else scale
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from ..arrays import Array
 
-# Larger exponents are fitted to noise.
+# Upper bound of the exponent; larger ones would be fitted to noise.
 MAX_B = 3.0
 
 
@@ -29,9 +28,9 @@ class Calibration:
 
     def __post_init__(self) -> None:
         if not (self.b >= 0.0 and self.c >= 0.0):
-            raise ValueError(f"b and c of a calibration must not be negative, and are {self.b} and {self.c}")
+            raise ValueError(f"b and c of a Calibration must not be negative, not {self.b} and {self.c}")
 
-    def __call__(self, variance: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, variance: Array) -> Array:
         """Return the calibrated variances."""
         return variance if self.b == self.c == 1.0 else self.c * variance**self.b
 

@@ -1,12 +1,13 @@
-"""Predictions of a wrapped model for rows that are in memory."""
+"""Predictions of a wrapped model for rows in memory."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..arrays import AnyArray, Array
 from ..boosters import read_dataset
 from ..checks import interval_names, level_names
 from ..errors import warn
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from ..distributions import Distribution
 
 
-def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> tuple[Rows, NDArray[np.float64] | None]:
-    """Check a table, or a booster's own data set, and return it with the scores that its rows start from."""
+def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> tuple[Rows, Array | None]:
+    """Check a table, or a booster's data set, and return its rows and their init_score."""
     own = read_dataset(X)
     if own is not None:
         X, init_score = own.X, own.init_score if init_score is None else init_score
@@ -32,9 +33,7 @@ def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> 
     return rows, read_column("init_score", init_score, len(rows))
 
 
-def predict_mean(
-    state: ModelState, rows: Rows, init_score: NDArray[np.float64] | None, n_jobs: int | None
-) -> NDArray[Any]:
+def predict_mean(state: ModelState, rows: Rows, init_score: Array | None, n_jobs: int | None) -> AnyArray:
     """Return the (n,) predictions, with the booster's bits."""
     return to_response(state.forest, margins(state.forest, rows, state.leaf_value, init_score, n_jobs))
 
@@ -42,13 +41,13 @@ def predict_mean(
 def predict_margins(
     state: ModelState,
     rows: Rows,
-    init_score: NDArray[np.float64] | None,
+    init_score: Array | None,
     rho: float,
     scale: LogScale | None,
     n_jobs: int | None,
     dtype: Any = np.float64,
 ) -> Margins:
-    """Return margins, predictions and variances of rows: the recursion's variances, or those of a boosted `scale`."""
+    """Return margins, predictions and variances of rows; the variances are the recursion's or those of `scale`."""
     check_init_score(state, init_score)
     steps = None if scale is None else scale.step
     leaves = state.leaf_value, state.weights.sd, rho, steps
@@ -62,36 +61,36 @@ def predict_margins(
 def predict_distributions(
     state: ModelState,
     rows: Rows,
-    init_score: NDArray[np.float64] | None,
+    init_score: Array | None,
     n_jobs: int | None,
     distribution: str | None = None,
     rho: float | None = None,
     dtype: Any = np.float64,
-) -> tuple[NDArray[Any], Distribution]:
+) -> tuple[AnyArray, Distribution]:
     """Return the (n,) predictions with the booster's bits, and the distributions around them."""
     chosen: Chosen = state.chosen
     rho, family, options = chosen.checked_family(distribution, rho, state.support)
-    found = predict_margins(state, rows, init_score, rho, chosen.scale, n_jobs, dtype)
+    predicted = predict_margins(state, rows, init_score, rho, chosen.scale, n_jobs, dtype)
     if family.needs_residuals:
-        found = found.floored(state.variance_floor)
-    return found.prediction, found.distribution(family, chosen.calibration, **options)
+        predicted = predicted.floored(state.variance_floor)
+    return predicted.prediction, predicted.distribution(family, chosen.calibration, **options)
 
 
 def check_init_score(state: ModelState, init_score: Any) -> None:
-    """Warn of rows without the scores that training started from. `predict` does not: the boosters do not either."""
+    """Warn if training had an init_score and the rows have none. `predict` does not warn, like the boosters."""
     if init_score is None and state.spec.own_starts:
         warn(
-            "training had an init_score (base_margin), and these rows have none: their distributions are those of what "
-            "the trees add to it; give init_score=",
+            "training had an init_score (base_margin), but these rows have none: their distributions hold only what "
+            "the trees add to it; give init_score="
         )
 
 
 def summary(
-    prediction: NDArray[Any], distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike
-) -> dict[str, NDArray[np.float64]]:
+    prediction: AnyArray, distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike
+) -> dict[str, Array]:
     """Return predictions and distributions as columns: mean, std, quantiles (q05), intervals (lower90, upper90).
 
-    The column mean is the prediction itself. The mean of empirical and conformal residuals may lie beside it.
+    The column mean is the prediction itself; the mean of an empirical or conformal distribution may differ from it.
     """
     columns = {"mean": prediction.astype(np.float64, copy=False), "std": distribution.std()}
     names = level_names(quantiles)

@@ -1,12 +1,12 @@
-"""The way of rows through the trees: margins (paper eq. 11) and their variances (eq. 12)."""
+"""Margins of rows (paper eq. 11) and their variances (eq. 12)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..parallel import run_chunks
 from ..routes.choose import choose_route
 from ..tables.rows import Rows
@@ -14,12 +14,8 @@ from ..trees.forest import Forest
 
 
 def margins(
-    forest: Forest,
-    rows: Rows,
-    leaf_value: NDArray[Any],
-    init_score: NDArray[np.float64] | None = None,
-    n_jobs: int | None = None,
-) -> NDArray[Any]:
+    forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Array | None = None, n_jobs: int | None = None
+) -> AnyArray:
     """Return the (n,) margins of rows, in the precision of `leaf_value`."""
     margin = _start(forest, rows, leaf_value, init_score)
     route = choose_route(forest, rows)
@@ -31,66 +27,76 @@ def margins(
 def margins_and_variances(
     forest: Forest,
     rows: Rows,
-    leaf_value: NDArray[Any],
-    leaf_sd: NDArray[np.float64],
+    leaf_value: AnyArray,
+    leaf_sd: Array,
     rho: float,
-    leaf_step: NDArray[np.float64] | None = None,
-    init_score: NDArray[np.float64] | None = None,
+    leaf_step: Array | None = None,
+    init_score: Array | None = None,
     n_jobs: int | None = None,
     dtype: Any = np.float64,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]:
-    """Return the (n,) margins of rows, their variances, and the sums of their leaves' steps.
+) -> tuple[AnyArray, AnyArray, Array | None]:
+    """Return the (n,) margins of rows, their variances, and the sums of their leaves' steps, if there are any.
 
     Parameters
     ----------
     leaf_value, leaf_sd : (L,) float array
-        What each leaf adds to the margin, and what it brings to the recursion.
+        What each leaf adds to the margin, and its standard deviation in the recursion.
     rho : float
         Correlation between successive trees.
     leaf_step : (L,) float array, optional
-        Steps of a boosted scale. Without them, the sums are None.
+        Steps of a boosted scale.
     init_score : (n,) float array, optional
-        Margins that rows start from, in place of the model's own.
+        Margins that rows start from, instead of the model's own.
     dtype : dtype
         Precision of the recursion on a GPU.
     """
     margin = _start(forest, rows, leaf_value, init_score)
     variance, log_scale = np.zeros(len(rows), dtype), None if leaf_step is None else np.zeros(len(rows))
+    add_margins_and_variances(forest, rows, (leaf_value, leaf_sd, leaf_step), rho, margin, variance, log_scale, n_jobs)
+    return _averaged(forest, margin), variance, log_scale
+
+
+def add_margins_and_variances(
+    forest: Forest,
+    rows: Rows,
+    leaves: tuple[AnyArray, Array, Array | None],
+    rho: float,
+    margin: AnyArray,
+    variance: AnyArray,
+    log_scale: Array | None,
+    n_jobs: int | None,
+) -> None:
+    """Add trees to (n,) margins, variances and sums of steps; `leaves` are the (L,) values, sds and steps."""
     route = choose_route(forest, rows)
-    packed = route.packed(leaf_value, leaf_sd, leaf_step)
+    packed = route.packed(*leaves)
 
     def chunk(lo: int, hi: int) -> None:
         route.add_margin_variance(lo, hi, packed, rho, margin, variance, log_scale)
 
     run_chunks(chunk, len(rows), route.task, route.threads(n_jobs))
-    return _averaged(forest, margin), variance, log_scale
 
 
-def _start(forest: Forest, rows: Rows, leaf_value: NDArray[Any], init_score: Any) -> NDArray[Any]:
+def _start(forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Any) -> AnyArray:
     margin = np.empty(len(rows), leaf_value.dtype)
     margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided again in _averaged
     return margin
 
 
-def _averaged(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:
+def _averaged(forest: Forest, margin: AnyArray) -> AnyArray:
     if forest.divisor > 1:
         margin /= forest.divisor
     return margin
 
 
-def leaf_sums(
-    forest: Forest, rows: Rows, per_leaf: NDArray[np.float64], n_jobs: int | None = None
-) -> NDArray[np.float64]:
-    """Return for each of n rows the sum over its leaves of an array over leaves."""
+def leaf_sums(forest: Forest, rows: Rows, per_leaf: Array, n_jobs: int | None = None) -> Array:
+    """Return the (n,) sums of an array over leaves over each row's leaves."""
     route = choose_route(forest, rows)
     value, out = route.ordered(per_leaf), np.zeros(len(rows))
     run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, out), len(rows), route.task, route.threads(n_jobs))
     return out
 
 
-def variances(
-    forest: Forest, rows: Rows, leaf_sd: NDArray[np.float64], rho: NDArray[np.float64], n_jobs: int | None = None
-) -> NDArray[np.float64]:
+def variances(forest: Forest, rows: Rows, leaf_sd: Array, rho: Array, n_jobs: int | None = None) -> Array:
     """Return the (k, n) variances of the rows' margins under each of k correlations, in one pass."""
     route = choose_route(forest, rows)
     sd, out = route.ordered(leaf_sd), np.zeros((len(rho), len(rows)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import Forest
 from ..trees.objectives import IDENTITY, LOG
 from .power_map import Calibration
@@ -18,40 +19,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """What the trees say of n rows.
+    """Margins, predictions and variances of n rows."""
 
-    Attributes
-    ----------
-    forest : Forest
-        The trees, for their link.
-    margin : (n,) float array
-        Margins, in the booster's precision.
-    prediction : (n,) float array
-        Responses, with the booster's bits.
-    variance : (n,) float array
-        Variances of the margins.
-    """
-
-    forest: Forest
-    margin: NDArray[Any]
-    prediction: NDArray[Any]
-    variance: NDArray[np.float64]
+    forest: Forest  # its link turns margins into predictions
+    margin: AnyArray  # (n,) margins, in the booster's precision
+    prediction: AnyArray  # (n,) responses, with the booster's bits
+    variance: Array  # (n,) variances of the margins
 
     def take(self, index: NDArray[np.int64]) -> Margins:
-        """Return some of the rows, by their position."""
+        """Return the rows at these positions."""
         return replace(
             self, margin=self.margin[index], prediction=self.prediction[index], variance=self.variance[index]
         )
 
     def floored(self, floor: float) -> Margins:
-        """Return the margins with no variance below the floor."""
+        """Return the margins with variances raised to at least `floor`."""
         return replace(self, variance=np.maximum(self.variance, floor))
 
-    def response_variance(self, calibration: Calibration, lognormal: bool = False) -> NDArray[np.float64]:
+    def response_variance(self, calibration: Calibration, lognormal: bool = False) -> Array:
         """Return the (n,) calibrated variances of the response.
 
-        Under a log link, it is m^2 sigma^2 by the delta method, or m^2 (exp(sigma^2) - 1), which is exact for a
-        `lognormal` response. Under the signed square it is 4 s^2 sigma^2 + 2 sigma^4, positive at s = 0 as well.
+        With s the margin and m the response: under a log link, m^2 sigma^2 by the delta method, or
+        m^2 (exp(sigma^2) - 1), which is exact for a `lognormal` response; under the signed square root,
+        4 s^2 sigma^2 + 2 sigma^4, which is positive even at s = 0.
         """
         variance = calibration(self.variance)
         if self.forest.link == IDENTITY:
@@ -60,7 +50,7 @@ class Margins:
             return self.prediction.astype(np.float64) ** 2 * (np.expm1(variance) if lognormal else variance)
         return 4.0 * self.margin.astype(np.float64) ** 2 * variance + 2.0 * variance**2
 
-    def link_slope(self) -> NDArray[np.float64]:
+    def link_slope(self) -> Array:
         """Return the (n,) |d response / d margin|, bounded away from 0."""
         if self.forest.link == IDENTITY:
             return np.ones(len(self.margin))
@@ -69,9 +59,7 @@ class Margins:
         slope = 2.0 * np.abs(self.margin.astype(np.float64))
         return np.maximum(slope, 1e-3 * slope.max())
 
-    def standardised_residuals(
-        self, y: NDArray[np.float64], calibration: Calibration
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def standardised_residuals(self, y: Array, calibration: Calibration) -> tuple[Array, Array]:
         """Return the (n,) residuals (y - mean) / std, and the std."""
         std = np.sqrt(self.response_variance(calibration))
         return (y - self.prediction) / std, std
@@ -82,7 +70,7 @@ class Margins:
         return family.from_moments(self.prediction.astype(np.float64, copy=False), variance, **options)
 
 
-def to_response(forest: Forest, margin: NDArray[Any]) -> NDArray[Any]:
+def to_response(forest: Forest, margin: AnyArray) -> AnyArray:
     """Return the predictions for margins, with the booster's bits."""
     if forest.link == IDENTITY:
         return margin

@@ -1,4 +1,4 @@
-"""ModelState: all that the predictions of a wrapped model are made from."""
+"""ModelState: everything that the predictions of a wrapped model are computed from."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray
 from ..checks import Variance
 from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
@@ -21,30 +21,12 @@ from .chosen import Chosen
 from .log_scale import LogScale
 
 Mean = Literal["booster", "pgbm"]
-"""Which leaf values predictions are made of: the booster's stored ones, or the paper's expected weights."""
+"""Leaf values of predictions: those that the booster stored, or the paper's expected weights."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelState:
-    """A booster's trees, the moments of their leaves, and what was chosen. Immutable: a model swaps it as a whole.
-
-    Attributes
-    ----------
-    forest, spec : Forest, TrainingSpec
-        The trees, and how they were grown.
-    moments, weights, certificate : LeafMoments, LeafWeights, Certificate
-        What was measured per leaf, and whether the rows were those of training.
-    chosen : Chosen
-        What `tune`, `conformalize` and the user chose.
-    default_rho : float
-        The correlation unless chosen, log10(rows) / 100.
-    mean : {"booster", "pgbm"}
-        Which leaf values predictions are made of.
-    variance : {"pgbm", "boosted", "auto"}
-        What `tune` chooses among unless told otherwise.
-    training_scale : LogScale or None
-        The scale boosted from the rows that `wrap` saw.
-    """
+    """A booster's trees, the moments of their leaves, and the chosen settings. Immutable: a model replaces it whole."""
 
     forest: Forest
     spec: TrainingSpec
@@ -52,38 +34,38 @@ class ModelState:
     weights: LeafWeights
     certificate: Certificate
     chosen: Chosen
-    default_rho: float
-    mean: Mean = "booster"
-    variance: Variance = "pgbm"
-    training_scale: LogScale | None = None
+    default_rho: float  # correlation before `tune`, log10(rows) / 100
+    mean: Mean = "booster"  # leaf values of predictions
+    variance: Variance = "pgbm"  # default of `tune`'s argument `variance`
+    training_scale: LogScale | None = None  # the scale boosted from the rows that `wrap` saw
 
     @classmethod
     def new(
         cls, forest: Forest, spec: TrainingSpec, moments: LeafMoments, certificate: Certificate, **options: Any
     ) -> ModelState:
-        """Return the state of a model that nothing was chosen for yet."""
+        """Return the state of a newly wrapped model, with default settings."""
         weights, rho = leaf_weights(forest, spec, moments), default_rho(moments)
         return cls(forest, spec, moments, weights, certificate, Chosen(rho), rho, **options)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what follows from the fields."""
+        """Leave out cached properties, which are computed again from the fields."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
-    def leaf_value(self) -> NDArray[Any]:
-        """Return the (L,) leaf values that predictions are made of."""
+    def leaf_value(self) -> AnyArray:
+        """Return the (L,) leaf values of predictions."""
         if self.mean == "booster":
             return self.forest.leaf_value
         return paper_leaf_values(self.forest, self.spec, self.weights)
 
     @cached_property
     def variance_floor(self) -> float:
-        """Return the variance of a margin below which a residual means nothing."""
+        """Return the smallest variance of a margin that residuals are divided by."""
         return variance_floor(self.forest, self.moments, self.weights)
 
     @property
     def support(self) -> float:
-        """Return the bound below which the objective allows no outcome."""
+        """Return the lower bound of outcomes: 0 under a log link, else -inf."""
         return 0.0 if self.forest.link == LOG else -np.inf
 
     def predicts_positive(self) -> bool:

@@ -9,53 +9,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray as Array
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 from ..trees.objectives import ROUND_NEVER, ROUND_ONCE, ROUND_TWICE, SQUARED
 from ..trees.training_spec import TrainingSpec
 
-Array = NDArray[Any]
-
 
 class Route(ABC):
     """A way to send the rows of one table through the trees of one forest. All routes give the same bits.
 
-    A route may number leaves in an order of its own. Arrays over leaves go in as `ordered` or `packed` returns them;
-    `by_leaf` brings them back to the forest's order. Methods with `lo, hi` work on these rows alone, write into the
-    arrays of all rows that they are given, and may run in several threads at once.
-
-    Attributes
-    ----------
-    forest : Forest
-        The trees.
-    rows : Rows
-        The table.
-    task : int
-        Rows that one call should predict.
-    moments_task : int
-        Rows that one call of `gather_moments` should take. It does not depend on the number of threads, so that the
-        moments have the same bits for any.
+    A route may use its own order of leaves. Arrays over leaves are passed in as `ordered` or `packed` returns them, and
+    `by_leaf` returns them in the forest's order. Methods with `lo, hi` use only these rows, write into arrays of all
+    rows, and may run in several threads at once.
     """
 
     forest: Forest
     rows: Rows
-    task: int = 1 << 12
+    task: int = 1 << 12  # rows that one call should predict
+    # Rows for one call of `gather_moments`. They do not depend on the number of threads, so neither do the moments.
     moments_task: int = 1 << 14
 
     def threads(self, n_jobs: int | None) -> int | None:
-        """Return how many calls may run at once, if the user allows `n_jobs`."""
+        """Return how many calls may run at once if the user allows `n_jobs`."""
         return n_jobs
 
     def ordered(self, per_leaf: Array) -> Array:
-        """Return an array over the forest's leaves in the order of this route."""
+        """Return an array over leaves in this route's order, from one in the forest's order."""
         return per_leaf
 
     def by_leaf(self, ordered: Array) -> Array:
-        """Return an array in the order of this route in the order of the forest's leaves."""
+        """Return an array over leaves in the forest's order, from one in this route's order."""
         return ordered
 
     def packed(self, value: Array, sd: Array, step: Array | None) -> tuple[Any, ...]:
-        """Return values, sds and steps of the forest's leaves in the form that `add_margin_variance` reads."""
+        """Return the leaves' values, sds and steps in the form that `add_margin_variance` takes."""
         return value, sd, step
 
     @abstractmethod
@@ -66,25 +54,25 @@ class Route(ABC):
     def add_margin_variance(
         self, lo: int, hi: int, packed: tuple[Any, ...], rho: float, margin: Array, variance: Array, log_scale: Any
     ) -> None:
-        """Add leaf values to the margins and take the (n,) variances through the recursion (paper eq. 12).
+        """Add leaf values to the margins and update the (n,) variances by the recursion (paper eq. 12).
 
-        `log_scale` is (n,) and sums up the leaves' steps, or None where there are none.
+        The leaves' steps are added to `log_scale`, which is (n,), or None if the leaves have no steps.
         """
 
     @abstractmethod
     def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
-        """Take (k, n) variances through the recursion, for k correlations at once."""
+        """Update (k, n) variances by the recursion, for k correlations at once."""
 
     @abstractmethod
     def gather_moments(
         self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, restarts: bool, margin: Array
     ) -> Array:
-        """Train once more on some rows, and return the accumulators of the forest's leaves (`kernels.accumulate`).
+        """Repeat the training on some rows, and return the accumulators of the forest's leaves (`kernels.accumulate`).
 
         Parameters
         ----------
         y, weight : (n,) float array
-            Labels on the margin's scale, and weights; the latter may be empty.
+            Labels on the margin's scale, and weights, which may be empty.
         spec : TrainingSpec
             The loss, and which trees saw fresh gradients.
         step : (L,) float array
@@ -92,19 +80,19 @@ class Route(ABC):
         restarts : bool
             Whether margins restart at 0 after the first gradients, because the first tree holds the base score.
         margin : (hi - lo,) float array
-            Margins before the first tree; afterwards, those after the last.
+            Margins before the first tree, replaced by the margins after the last tree.
         """
 
     @abstractmethod
     def leaves_by_tree(self, n_jobs: int | None) -> Iterator[NDArray[np.int64]]:
         """Yield for each tree the (n,) leaves that the rows reach, numbered within the tree in this route's order.
 
-        The array may be the same one every time, with new numbers in it.
+        The same array may be yielded every time, with new numbers in it.
         """
 
 
 def has_unit_hessian(spec: TrainingSpec, weight: Array) -> bool:
-    """Tell whether every row's hessian is 1, so that accumulators need no columns for it."""
+    """Tell whether every row's hessian is 1, so that accumulators need no columns for hessians."""
     return spec.objective is not None and spec.objective.unit_hessian and len(weight) == 0
 
 

@@ -1,4 +1,4 @@
-"""The choice of a route. The environment variable PGBM_PLUGIN_ROUTE, "walk" or "replay", forces one (see `forced`)."""
+"""The choice of a route. The environment variable PGBM_PLUGIN_ROUTE, "walk" or "replay", forces one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .replay import Replay
 from .replay_program import replay_program
 from .walk import Walk
 
-# Replay pays for whole blocks, so that it loses on fewer rows than these.
+# With fewer rows than these, walking is faster: replay always works on whole blocks.
 _FEW_ROWS = 40
 
 forced = os.environ.get("PGBM_PLUGIN_ROUTE", "")
-"""The route that is always taken on the CPU, if it is "walk" or "replay"."""
+"""The route that the CPU always uses, if it is "walk" or "replay"."""
 
 
 def choose_route(forest: Forest, rows: Rows) -> Route:
-    """Return the fastest route for this many rows, on the device that reads them."""
+    """Return the fastest route for these rows, on the device that reads them."""
     if isinstance(rows, CudaRows):
         return Cuda(forest, rows)
     if forced == "walk" or (rows.n < _FEW_ROWS and forced != "replay"):

@@ -1,4 +1,4 @@
-"""The route on a GPU: one thread walks a row; the kernels are in `kernels.cuda`."""
+"""The route on a GPU, with one thread per row; the kernels are in `kernels.cuda`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray as Array
 from ..tables.cuda_rows import CudaRows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
-from .base import Array, Route, loss_arguments
+from .base import Route, loss_arguments
 
-# Share of the free memory that a task may take, and its rows at most.
+# A task may take this share of the free memory, and at most so many rows.
 _SHARE, _MAX_ROWS = 0.5, 1 << 22
 
-# Blocks a multiprocessor: enough for its schedulers to hide the latency of memory.
+# Blocks per multiprocessor: enough for its schedulers to hide the latency of memory.
 _BLOCKS_PER_PROCESSOR = 32
 
 
 @dataclass(frozen=True)
 class Cuda(Route):
-    """Walks a row per thread. Leaves are in the forest's order; arrays come from the host and go back there."""
+    """A walk with one thread per row. Leaves are in the forest's order; arrays come from the host and go back there."""
 
     forest: Forest
     rows: CudaRows
@@ -36,13 +37,14 @@ class Cuda(Route):
 
     @cached_property
     def moments_task(self) -> int:  # type: ignore[override]
-        """Return rows that fit with their y, weight, margin, g and h, and with their share of the accumulators."""
-        from ..kernels.cuda import BLOCK_ROWS
+        """Return how many rows fit with their y, weight, margin, g and h, and with their share of the accumulators."""
+        from ..kernels.accumulate import COLUMNS
+        from ..kernels.cuda import BLOCK_ROWS, SEGMENTS
 
-        return self._fitting(4 * 8 + self._accumulator_bytes() // BLOCK_ROWS)
+        return self._fitting(4 * 8 + self._most_leaves() * SEGMENTS * COLUMNS * 8 // BLOCK_ROWS)
 
     def threads(self, n_jobs: int | None) -> int:
-        """Return 1: calls do not share a GPU."""
+        """Return 1, because calls do not share a GPU."""
         return 1
 
     def add_margin(self, lo: int, hi: int, value: Array, margin: Array) -> None:
@@ -58,7 +60,7 @@ class Cuda(Route):
     def add_margin_variance(
         self, lo: int, hi: int, packed: tuple[Any, ...], rho: float, margin: Array, variance: Array, log_scale: Any
     ) -> None:
-        """Follow the recursion in the precision of `variance`; sum up steps in a pass of their own."""
+        """Compute the recursion in the precision of `variance`, and sum the steps in a separate pass."""
         from ..kernels import cuda
 
         if log_scale is not None:
@@ -93,6 +95,7 @@ class Cuda(Route):
     ) -> Array:
         """Return accumulators (leaves, lanes, columns), with a lane for each block of rows that is sent."""
         from ..kernels import cuda
+        from ..kernels.accumulate import COLUMNS
 
         objective, new_iteration, lanes = spec.objective, spec.new_iteration(), []
         assert objective is not None
@@ -103,7 +106,10 @@ class Cuda(Route):
                 y_, weight_ = self._send(y[begin:end]), self._send(weight[begin:end])
                 margin_ = self._send(margin[begin - lo : end - lo])
                 g, h = (self._empty((end - begin,), np.float32) for _ in range(2))
-                lane, sums = self._lane(self.forest.n_leaves), self._accumulators(end - begin)
+                lane = self._empty((self.forest.n_leaves, COLUMNS), np.float64)
+                # the accumulators of all blocks, enough for the tree with the most leaves
+                accumulators = -(-(end - begin) // cuda.BLOCK_ROWS) * self._most_leaves() * cuda.SEGMENTS
+                sums = self._empty((accumulators, COLUMNS), np.float64)
                 for t in range(self.forest.n_trees):
                     if new_iteration[t]:
                         cuda.gradients[self._launch(end - begin)](y_, weight_, margin_, *loss, g, h)
@@ -130,7 +136,7 @@ class Cuda(Route):
             yield leaf
 
     def _add_rows(self, t: int, X: Any, step: Any, g: Any, h: Any, margin: Any, sums: Any, lane: Any) -> None:
-        """Take the rows of one block through tree t, and write their accumulators to `lane`."""
+        """Send the rows of one block through tree t, and write their accumulators to `lane`."""
         from ..kernels import cuda
 
         root, first, leaves = self.forest.root[t], self.forest.leaf_start[t], lane.shape[0]
@@ -139,26 +145,6 @@ class Cuda(Route):
         rows = X, root, *self._trees()[1:], first, step, g, h, margin
         cuda.add_rows[blocks, cuda.THREADS, self.rows.stream](*rows, sums)
         cuda.merge[self._launch(leaves)](sums, lane)
-
-    def _lane(self, leaves: int) -> Any:
-        from ..kernels.accumulate import COLUMNS
-
-        return self._empty((leaves, COLUMNS), np.float64)
-
-    def _accumulators(self, rows: int) -> Any:
-        """Return accumulators of all blocks, enough for the tree with the most leaves."""
-        from ..kernels.accumulate import COLUMNS
-        from ..kernels.cuda import BLOCK_ROWS, SEGMENTS
-
-        blocks = -(-rows // BLOCK_ROWS)
-        return self._empty((blocks * self._most_leaves() * SEGMENTS, COLUMNS), np.float64)
-
-    def _accumulator_bytes(self) -> int:
-        """Return the bytes that the accumulators of one block take."""
-        from ..kernels.accumulate import COLUMNS
-        from ..kernels.cuda import SEGMENTS
-
-        return self._most_leaves() * SEGMENTS * COLUMNS * 8
 
     def _most_leaves(self) -> int:
         return int(np.diff(self.forest.leaf_start).max())
@@ -187,14 +173,14 @@ class Cuda(Route):
         array.copy_to_host(out, self.rows.stream)
 
     def _trees(self) -> tuple[Any, ...]:
-        """Return the arrays that kernels route with, sent once to each GPU."""
+        """Return `Forest.routing` on the GPU; it is sent once to each GPU."""
         sent: dict[int, tuple[Any, ...]] = self.forest.cache.setdefault("cuda", {})
         if self.rows.device not in sent:
             sent[self.rows.device] = tuple(map(self._send, self.forest.routing))
         return sent[self.rows.device]
 
     def _launch(self, rows: int) -> tuple[int, int, Any]:
-        """Return blocks, threads and stream for kernels that stride over so many rows."""
+        """Return (blocks, threads, stream) for kernels in which each thread takes several of the rows."""
         from numba import cuda
 
         from ..kernels.cuda import THREADS
@@ -203,7 +189,7 @@ class Cuda(Route):
         return min(-(-rows // THREADS), processors * _BLOCKS_PER_PROCESSOR), THREADS, self.rows.stream
 
     def _fitting(self, row_bytes: int) -> int:
-        """Return how many rows fit into the free memory, if each takes so many bytes beside its features."""
+        """Return how many rows fit into the free memory, if each needs `row_bytes` bytes besides its features."""
         from numba import cuda
 
         from ..kernels.cuda import BLOCK_ROWS

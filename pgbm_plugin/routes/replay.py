@@ -1,4 +1,4 @@
-"""The route for many rows: every tree is replayed on blocks of rows, which are turned into codes first."""
+"""The route for many rows: blocks of rows become codes, and every tree is replayed on a block at once."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray as Array
 from ..parallel import run_chunks
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
-from .base import Array, Route, has_unit_hessian, loss_arguments
+from .base import Route, has_unit_hessian, loss_arguments
 from .replay_program import ReplayProgram
 
-# Rows of a block: its codes should stay in the second cache, and loops over it be long enough to be worth starting.
+# Rows of a block: few enough for its codes to stay in the L2 cache, and enough for loops that pay off.
 _MIN_BLOCK, _MAX_BLOCK = 512, 2048
 _CODE_BYTES = 1 << 18
 
-# Blocks that a thread takes through one tree: enough to be worth a thread.
+# Blocks that a thread sends through one tree: enough to be worth a thread.
 _BLOCKS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class Replay(Route):
-    """Replays tree by tree on blocks of codes. Leaves are in the order of the program's slots."""
+    """A replay of each tree on blocks of codes. Leaves are in the order of the program's slots."""
 
     forest: Forest
     rows: Rows
@@ -82,7 +83,7 @@ class Replay(Route):
         return self.by_leaf(sums)
 
     def leaves_by_tree(self, n_jobs: int | None) -> Iterator[NDArray[np.int64]]:
-        """Yield the leaves of each tree; meanwhile the codes of all rows are held, one or two bytes per feature."""
+        """Yield the leaves of each tree; the codes of all rows stay in memory, one or two bytes per feature."""
         from ..kernels import replay
 
         blocks = [(rows, codes.copy(), where.copy()) for rows, codes, where, *_ in self._coded(0, len(self.rows))]
@@ -114,6 +115,6 @@ class Replay(Route):
                 yield slice(first, last), codes, where, program.splits, self.forest.leaf_start, at[: last - first]
 
     def _block(self, rows: int) -> int:
-        """Return the rows of a block; an even number if there are several blocks, for the moments' lanes."""
+        """Return the number of rows of a block; it is even if there are several blocks, for the moments' lanes."""
         fitting = _CODE_BYTES // (len(self.program.feature) * self.program.code.itemsize)
         return min(rows, max(_MIN_BLOCK, min(_MAX_BLOCK, fitting & ~1)))

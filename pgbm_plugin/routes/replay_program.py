@@ -1,98 +1,66 @@
 """ReplayProgram: a forest compiled for replay.
 
-A row's value in a feature matters only by which of the model's thresholds it exceeds. So a block of rows becomes small
-integer codes, and a tree is replayed on the whole block, split by split: all rows start in region 0, and split i of a
-tree moves the rows of one region that go right into region i. That takes comparisons of small integers, and neither
-branches nor pointers.
+A value matters only by the number of thresholds that it exceeds, so a block of rows becomes small integer codes. A tree
+is replayed on the whole block, split by split: all rows start in region 0, and split i moves the rows of one region
+that go right into region i. This needs comparisons of small integers, but no branches and no pointers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_IS_MISSING, Forest
 
-# Beyond this many leaves a tree, walking is cheaper: replay costs every split, a walk only those on the path.
+# With more leaves per tree, walking is faster: replay computes every split, a walk only those on a row's path.
 _MAX_MEAN_LEAVES = 1024
 
-# Bytes of the tables of all categorical splits; with more, walking spares the memory.
+# Bytes of the tables of all categorical splits. With more, walking saves memory.
 _MAX_TABLES = 1 << 27
 
 
 @dataclass(frozen=True, eq=False)
 class ReplayProgram:
-    """C columns of codes, made from F features; S splits in groups of GROUP; T trees.
+    """C columns of codes, made from F features; splits in groups of GROUP; T trees and L leaves.
 
-    Codes are int8 where every feature has at most 255 thresholds and every tree at most 256 leaves, else int16. Regions
-    are unsigned integers of the same size. A code is counted from the lowest number of its type, because vector units
-    compare signed numbers in one instruction and unsigned ones in two.
-
-    Attributes
-    ----------
-    feature : (F,) int64 array
-        Features that are coded.
-    cut_start : (F + 1,) int64 array
-        Where a feature's thresholds begin in `cuts`.
-    cuts : float64 array
-        Thresholds in rising order, padded with inf to a power of two. A code counts those below the value. A
-        categorical feature has none: its codes are no category, NaN, category 0, category 1...
-    lower : (F,) float64 array
-        Exclusive lower bound of a category; NaN for a numeric feature.
-    limit : (F,) int64 array
-        Number of codes of a categorical feature.
-    column_feature : (C,) int64 array
-        Position in `feature` of each column.
-    column_kind : (C,) int64 array
-        Flags DEFAULT_LEFT and ZERO_IS_MISSING of the splits that read the column: how its missing values are coded.
-    group_start : (T + 1,) int64 array
-        The first group of each tree.
-    table_start : (groups,) int64 array
-        -1 for GROUP numeric splits, else where the table of one categorical split begins.
-    column : (groups * GROUP,) int64 array
-        The column that a split reads.
-    code : (groups * GROUP,) array
-        Codes above this go right.
-    region, new : (groups * GROUP,) array
-        The region whose rows are split, and the region of those that go right.
-    tables : uint8 array
-        For each categorical split and code, whether it goes right.
-    slot : (L,) int64 array
-        The forest's leaf behind each region. Regions of tree t begin at ``forest.leaf_start[t]``.
+    Codes are int8 if every feature has at most 255 thresholds and every tree at most 256 leaves, else int16. Regions
+    are unsigned integers of the same size. Codes begin at the lowest number of their type, because vector units compare
+    signed numbers in one instruction and unsigned ones in two. A numeric code counts the thresholds below the value.
+    The codes of a categorical feature are, in order: no category, NaN, category 0, category 1...
     """
 
-    feature: NDArray[np.int64]
-    cut_start: NDArray[np.int64]
-    cuts: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    limit: NDArray[np.int64]
-    column_feature: NDArray[np.int64]
-    column_kind: NDArray[np.int64]
-    group_start: NDArray[np.int64]
-    table_start: NDArray[np.int64]
-    column: NDArray[np.int64]
-    code: NDArray[Any]
-    region: NDArray[Any]
-    new: NDArray[Any]
-    tables: NDArray[np.uint8]
-    slot: NDArray[np.int64]
+    feature: NDArray[np.int64]  # (F,) the features that are coded
+    cut_start: NDArray[np.int64]  # (F + 1,) where a feature's thresholds begin in `cuts`
+    cuts: Array  # thresholds of numeric features in rising order, padded with inf to a power of two
+    lower: Array  # (F,) exclusive lower bound of a category; NaN for a numeric feature
+    limit: NDArray[np.int64]  # (F,) number of codes of a categorical feature
+    column_feature: NDArray[np.int64]  # (C,) position of each column's feature in `feature`
+    column_kind: NDArray[np.int64]  # (C,) flags DEFAULT_LEFT and ZERO_IS_MISSING of the splits that read the column
+    group_start: NDArray[np.int64]  # (T + 1,) the first group of each tree
+    table_start: NDArray[np.int64]  # (groups,) -1, or where the table of one categorical split begins
+    column: NDArray[np.int64]  # (groups * GROUP,) the column that a split reads
+    code: AnyArray  # (groups * GROUP,) codes above this go right
+    region: AnyArray  # (groups * GROUP,) the region whose rows are split
+    new: AnyArray  # (groups * GROUP,) the region of the rows that go right
+    tables: NDArray[np.uint8]  # for each categorical split and code, 1 if it goes right
+    slot: NDArray[np.int64]  # (L,) the forest's leaf of each region; tree t's regions begin at forest.leaf_start[t]
 
     @property
-    def coding(self) -> tuple[NDArray[Any], ...]:
-        """Return the arrays that kernels code rows with."""
+    def coding(self) -> tuple[AnyArray, ...]:
+        """Return the arrays with which kernels turn rows into codes."""
         return self.cut_start, self.cuts, self.lower, self.limit, self.column_feature, self.column_kind
 
     @property
-    def splits(self) -> tuple[NDArray[Any], ...]:
-        """Return the arrays that kernels replay."""
+    def splits(self) -> tuple[AnyArray, ...]:
+        """Return the arrays with which kernels replay trees."""
         return self.group_start, self.table_start, self.column, self.code, self.region, self.new, self.tables
 
 
 def replay_program(forest: Forest) -> ReplayProgram | None:
-    """Return the program of a forest, compiled once; None where the forest is better walked."""
+    """Return the program of a forest, which is compiled once; None if walking is faster."""
     if "replay" not in forest.cache:
         forest.cache["replay"] = _compile(forest)
     program: ReplayProgram | None = forest.cache["replay"]
@@ -100,7 +68,7 @@ def replay_program(forest: Forest) -> ReplayProgram | None:
 
 
 def _compile(forest: Forest) -> ReplayProgram | None:
-    """Compile a forest; None where walking is better, or where codes would not fit 16 bits."""
+    """Return the compiled forest; None if walking is faster, or if codes do not fit into 16 bits."""
     nodes, leaves = forest.nodes, np.diff(forest.leaf_start)
     if len(nodes) == 0 or leaves.mean() > _MAX_MEAN_LEAVES or leaves.max() > 1 << 16:
         return None
@@ -109,7 +77,7 @@ def _compile(forest: Forest) -> ReplayProgram | None:
     categorical = (nodes["flags"] & CATEGORICAL) != 0
     feature, position = np.unique(nodes["feature"], return_inverse=True)
     if np.any(np.bincount(position, categorical) * np.bincount(position, ~categorical) > 0):
-        return None  # one feature both numeric and categorical
+        return None  # a feature is both numeric and categorical
 
     from ..kernels import coding
     from ..kernels.coding import GROUP
@@ -135,11 +103,11 @@ def _compile(forest: Forest) -> ReplayProgram | None:
     if len(tables):
         coding.fill_tables(nodes[categorical], forest.category_start, forest.category_bits, limits, tables)
 
-    # an upper bound: a categorical split takes a group of its own, and may leave the one before it unfilled
+    # an upper bound: a categorical split has a group of its own, and the group before it may not be full
     groups = int(2 * categorical.sum() + (-(-leaves // GROUP) + 1).sum())
     group_start, table_start = np.zeros(forest.n_trees + 1, np.int64), np.full(groups, -1)
     out_column = np.zeros(groups * GROUP, np.int64)
-    out_code = np.full(groups * GROUP, np.iinfo(dtype).max, dtype)  # no code is above: a split that moves nothing
+    out_code = np.full(groups * GROUP, np.iinfo(dtype).max, dtype)  # no code is higher: such a split moves no row
     region, new = np.zeros((2, groups * GROUP), region_dtype)
     slot = np.empty(forest.n_leaves, np.int64)
     used = coding.arrange(
@@ -180,9 +148,9 @@ def _compile(forest: Forest) -> ReplayProgram | None:
 
 
 def _cuts(
-    features: int, position: NDArray[np.int64], threshold: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return each feature's distinct thresholds, padded, and for each node the number of its own. NaN: categorical."""
+    features: int, position: NDArray[np.int64], threshold: Array
+) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
+    """Return (starts, cuts, the code of each node): each feature's distinct thresholds, padded. NaN: categorical."""
     numeric = ~np.isnan(threshold)
     order = np.lexsort((threshold, position))
     order = order[numeric[order]]
@@ -190,11 +158,11 @@ def _cuts(
     first = np.ones(len(order), bool)
     first[1:] = (at[1:] != at[:-1]) | (cut[1:] != cut[:-1])
     count = np.bincount(at[first], minlength=features)
-    rank = np.cumsum(first) - 1  # of the distinct thresholds, over all features
+    rank = np.cumsum(first) - 1  # number of the distinct threshold, over all features
     code = np.zeros(len(threshold), np.int64)
     code[order] = rank - (np.cumsum(count) - count)[at]
 
-    # more than there are thresholds, so that the search never reads past the end
+    # larger than the number of thresholds, so that the search never reads past the end
     size = np.where(count > 0, 1 << np.ceil(np.log2(np.maximum(count + 1, 16))).astype(np.int64), 0)
     start = np.concatenate([[0], np.cumsum(size)])
     cuts = np.full(start[-1], np.inf)

@@ -1,4 +1,4 @@
-"""The route for few rows: every row is walked from the root of each tree."""
+"""The route for few rows: every row walks from the root of each tree to a leaf."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray as Array
 from ..parallel import run_chunks
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
-from .base import Array, Route, has_unit_hessian, loss_arguments
+from .base import Route, has_unit_hessian, loss_arguments
 
 
 @dataclass(frozen=True)
 class Walk(Route):
-    """Walks row by row. Leaves are in the forest's order."""
+    """A walk of row after row. Leaves are in the forest's order."""
 
     forest: Forest
     rows: Rows

@@ -1,1 +1,1 @@
-"""Tables that users have, read as rows of numbers: checked, named, encoded."""
+"""Users' tables, checked and read as rows of numbers."""

@@ -1,16 +1,16 @@
-"""Columns of numbers that belong to rows: labels, weights and scores, read from whatever holds them."""
+"""Columns of numbers that belong to rows: labels, weights and initial scores, from any kind of array."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..device import to_host
 
 
-def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
+def read_column(name: str, values: Any, n: int) -> Array | None:
     """Return a column as n finite numbers, or None for None; `name` is the argument's name, for errors."""
     if values is None:
         return None
@@ -30,22 +30,22 @@ def read_column(name: str, values: Any, n: int) -> NDArray[np.float64] | None:
     bad = np.abs(column) > np.finfo(np.float32).max
     if bad.any():
         raise ValueError(
-            f"{name} has {bad.sum()} values too large for float32, in which boosters hold them (first at row "
+            f"{name} has {bad.sum()} values that are too large for float32, which boosters use (first at row "
             f"{int(np.argmax(bad))})"
         )
     return column
 
 
-def read_labels(name: str, values: Any, n: int) -> NDArray[np.float64]:
-    """Return a column that must be there as n finite numbers."""
+def read_labels(name: str, values: Any, n: int) -> Array:
+    """Return the labels as n finite numbers; refuse None."""
     labels = read_column(name, values, n)
     if labels is None:
         raise TypeError(f"{name} is None; give the labels")
     return labels
 
 
-def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> NDArray[np.float64] | None:
-    """Return n weights, or None for None; only a `part` of all rows may have no weight but 0."""
+def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> Array | None:
+    """Return n weights, or None for None; all may be 0 only if the rows are a `part` of a larger table."""
     weights = read_column(name, values, n)
     if weights is None:
         return None
@@ -56,12 +56,12 @@ def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> NDArr
     return weights
 
 
-def _as_array(values: Any) -> NDArray[np.float64]:
+def _as_array(values: Any) -> Array:
     values = to_host(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
         values = values.detach()
     if hasattr(values, "to_numpy"):
-        # booleans and decimals of PyArrow are converted only if a copy is allowed
+        # PyArrow converts booleans and decimals only if a copy is allowed
         values = values.to_numpy(**{"zero_copy_only": False} if type(values).__module__ == "pyarrow.lib" else {})
     array = np.asarray(values)
     if np.ma.isMaskedArray(values) or array.dtype.kind not in "fiubO":

@@ -1,67 +1,52 @@
-"""Rows that a GPU reads: tables that lie there already, and tables of the host that are sent in blocks."""
+"""Rows that a GPU reads: tables in the GPU's memory, and tables in the host's memory that are sent in blocks."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray
 from ..device import gpu_number, gpu_of, has_usable_gpu, is_on_gpu, numba_array, stream_of, to_host
 from ..trees.forest import Features, Forest
 from .frames import check_names
 from .rows import Rows, check_count, read_rows
 
-# Rows times trees from which a table of the host is worth sending to a GPU.
+# A table in the host's memory is sent to a GPU if it has at least so many rows times trees.
 _LARGE = 1 << 30
 
 
 def read_rows_for(X: Any, forest: Forest, device: str) -> Rows:
-    """Read a table for the CPU or for a GPU.
+    """Check a table and return its rows for the CPU or for a GPU.
 
-    Parameters
-    ----------
-    X : table
-        Anything that `read_rows` takes, or an array or frame on a GPU.
-    forest : Forest
-        The model's trees, which the rows will pass.
-    device : str
-        "cpu", "cuda", "cuda:1", or "auto": the GPU that holds `X`, or a GPU for any very large table.
+    With `device` "auto", a GPU reads the tables that it holds and very large tables.
     """
     if is_on_gpu(X):
-        return _Resident(X, forest.features) if device != "cpu" else read_rows(to_host(X), forest.features)
+        return _RowsOnGpu(X, forest.features) if device != "cpu" else read_rows(to_host(X), forest.features)
     rows = read_rows(X, forest.features)
     if device == "cpu" or (device == "auto" and (len(rows) * forest.n_trees < _LARGE or not has_usable_gpu())):
         return rows
-    return _Sent(rows, gpu_number("cuda" if device == "auto" else device))
+    return _RowsOnHost(rows, gpu_number("cuda" if device == "auto" else device))
 
 
 class CudaRows(Rows):
-    """Rows that a GPU reads.
-
-    Attributes
-    ----------
-    device : int
-        Number of the GPU.
-    stream : CUDA stream
-        The stream that copies and kernels run on.
-    width : int
-        Bytes that a row takes on the GPU, beside the table itself if that lies there.
-    """
+    """Rows that a GPU reads."""
 
     on_gpu = True
-    device: int
-    stream: Any
-    width: int
+    device: int  # number of the GPU
+    stream: Any  # the stream that copies and kernels run on
+    width: int  # bytes per row that must be allocated on the GPU
 
+    @abstractmethod
     def sent(self, lo: int, hi: int) -> Iterator[tuple[int, int, Any]]:
         """Yield rows lo..hi as ``(begin, end, matrix on the GPU)``, in the precision that the booster compares in."""
-        raise NotImplementedError
 
 
-class _Sent(CudaRows):
-    """A table of the host, sent block by block."""
+class _RowsOnHost(CudaRows):
+    """A table in the host's memory, sent block by block."""
 
     def __init__(self, rows: Rows, device: int):
         super().__init__(rows.features)
@@ -72,11 +57,11 @@ class _Sent(CudaRows):
     def on_host(self) -> Rows:
         return self.table
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         return self.table.block(lo, hi, columns)
 
     def converted(self) -> Rows:
-        return _Sent(self.table.converted(), self.device)
+        return _RowsOnHost(self.table.converted(), self.device)
 
     def sent(self, lo: int, hi: int) -> Iterator[tuple[int, int, Any]]:
         from numba import cuda
@@ -86,8 +71,8 @@ class _Sent(CudaRows):
             yield begin, end, cuda.to_device(block if contiguous else np.ascontiguousarray(block), self.stream)
 
 
-class _Resident(CudaRows):
-    """A matrix on a GPU: read where it lies, on its owner's stream, and converted there if need be."""
+class _RowsOnGpu(CudaRows):
+    """A matrix in a GPU's memory, read and if necessary converted there, on the stream of its library."""
 
     def __init__(self, X: Any, features: Features):
         super().__init__(features)
@@ -101,7 +86,7 @@ class _Resident(CudaRows):
         if self.n == 0:
             raise ValueError("X has no rows")
         if kind.kind not in "fiub" or kind == np.float16:
-            raise TypeError(f"X on the GPU is of type {kind}; give float32, float64 or integers")
+            raise TypeError(f"X on the GPU has type {kind}; give float32, float64 or integers")
         self.device, self.stream = gpu_number(f"cuda:{gpu_of(X)}"), stream_of(X)
         self.dtype = features.dtype if features.dtype == np.float32 or kind.kind == "f" else features.integers
         self.as_is = np.isnan(features.missing) and (kind == self.dtype or (self.dtype == "f8" and kind == "f4"))
@@ -110,7 +95,7 @@ class _Resident(CudaRows):
     def on_host(self) -> Rows:
         return self  # `block` copies what it returns
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         block = self.X[lo:hi].copy_to_host()
         block = block if columns is None else block[:, columns]
         return block if block.dtype in (np.float32, np.float64) else block.astype(self.dtype)
@@ -136,5 +121,5 @@ def _cudf_matrix(frame: Any, features: Features) -> Any:
     check_names([str(name) for name in frame.columns], features)
     for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
         if getattr(dtype, "kind", "O") not in "fiub":
-            raise ValueError(f"column {str(name)!r} has type {dtype}; for categories give X.to_pandas()")
+            raise ValueError(f"column {str(name)!r} on the GPU has type {dtype}; for categories give X.to_pandas()")
     return frame.to_cupy(na_value=np.nan)

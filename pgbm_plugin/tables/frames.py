@@ -1,4 +1,4 @@
-"""Data frames as rows: pandas, polars and PyArrow. Their names are checked and their categories encoded."""
+"""Rows of pandas, polars and PyArrow frames: column names are checked and categories encoded."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import Features
 from .rows import Rows, check_count
 
-# Categories that a saved model can hold.
+# Types of categories that a saved model can hold.
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -34,9 +35,9 @@ class Frame(Rows):
         self.codes = {j: _code_of(values) for j, values in self._category_values(categorical).items()}
         self.coded = [j for j in categorical if j in features.code_columns]
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         wanted = range(self.features.count) if columns is None else columns.tolist()
-        # one column after the other is written, so they should be contiguous
+        # columns are written one by one, so each should be contiguous
         out = np.empty((hi - lo, len(wanted)), np.float64, order="F")
         for i, j in enumerate(wanted):
             if j in self.codes:
@@ -57,23 +58,25 @@ class Frame(Rows):
 
     def _category_values(self, columns: list[int]) -> dict[int, Sequence[Any]]:
         """Return column -> training categories, for the frame's categorical columns."""
-        known, where = self.features.categories, self.features.category_columns
-        if where is None:
-            if len(columns) != len(known):
+        categories, trained = self.features.categories, self.features.category_columns
+        if trained is None:
+            if len(columns) != len(categories):
                 raise ValueError(
                     f"X has {len(columns)} categorical columns ({self._list(columns)}), the model was trained with "
-                    f"{len(known)}; give the columns the dtypes that they had in training"
+                    f"{len(categories)}; give the columns the dtypes that they had in training"
                 )
-            return dict(zip(columns, known, strict=True))
-        lost = [j for j in where if j not in columns]
+            return dict(zip(columns, categories, strict=True))
+        lost = [j for j in trained if j not in columns]
         if lost:
             raise ValueError(
-                f"column {self._list(lost)} was categorical in training and is not in X; give it dtype 'category'"
+                f"column {self._list(lost)} was categorical in training but is not in X; give it dtype 'category'"
             )
-        extra = [j for j in columns if j not in where and j not in self.features.code_columns]
+        extra = [j for j in columns if j not in trained and j not in self.features.code_columns]
         if extra:
-            raise ValueError(f"column {self._list(extra)} is categorical in X and was not in training")
-        return dict(zip(where, known, strict=True))
+            raise ValueError(
+                f"column {self._list(extra)} is categorical in X but was not in training; give it a numeric dtype"
+            )
+        return dict(zip(trained, categories, strict=True))
 
     def _list(self, columns: list[int]) -> str:
         return ", ".join(repr(self._name(j)) for j in columns) or "none"
@@ -95,11 +98,11 @@ class Frame(Rows):
     def _type(self, j: int) -> Any: ...
 
     @abstractmethod
-    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
-        """Return a categorical column as its distinct values and, per row, which one it is (-1 or NaN for none)."""
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], AnyArray]:
+        """Return the distinct values of a categorical column, and the number of each row's value (-1 or NaN: none)."""
 
     @abstractmethod
-    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+    def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         """Return a numeric column."""
 
 
@@ -120,11 +123,11 @@ class PandasRows(Frame):
     def _is_numeric(self, j: int) -> bool:
         return getattr(self._type(j), "kind", "O") in "fiub"
 
-    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], AnyArray]:
         column = self.frame.iloc[lo:hi, j].cat
         return column.categories.tolist(), column.codes.to_numpy()
 
-    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+    def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         return self.frame.iloc[lo:hi, j].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
@@ -145,17 +148,17 @@ class PolarsRows(Frame):
     def _is_numeric(self, j: int) -> bool:
         return self._type(j).is_numeric() or str(self._type(j)) == "Boolean"
 
-    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], AnyArray]:
         column = self.frame.to_series(j).slice(lo, hi - lo)
         values = column.drop_nulls().unique()
-        known = values.to_physical().to_numpy()
-        by_code: list[Any] = [None] * (int(known.max()) + 1 if len(known) else 0)
-        for code, value in zip(known, values.to_list(), strict=True):
+        codes = values.to_physical().to_numpy()
+        by_code: list[Any] = [None] * (int(codes.max()) + 1 if len(codes) else 0)
+        for code, value in zip(codes, values.to_list(), strict=True):
             by_code[code] = value
         return by_code, column.to_physical().cast(sys.modules["polars"].Float64).to_numpy()
 
-    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
-        # through float64, so that a null in a column of integers or booleans is a NaN
+    def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
+        # cast to float64 first, so that a null among integers or booleans becomes NaN
         return self.frame.to_series(j).slice(lo, hi - lo).cast(sys.modules["polars"].Float64).to_numpy()
 
 
@@ -183,18 +186,18 @@ class ArrowRows(Frame):
         tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
         return any(test(kind) for test in tests)
 
-    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], NDArray[Any]]:
+    def _dictionary(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], AnyArray]:
         column = self.frame.column(j).slice(lo, hi - lo).unify_dictionaries().combine_chunks()
         if hasattr(column, "num_chunks"):
             column = column.chunk(0)
         return column.dictionary.to_pylist(), column.indices.cast("float64").to_numpy(zero_copy_only=False)
 
-    def _numbers(self, j: int, lo: int, hi: int) -> NDArray[Any]:
+    def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         return self.frame.column(j).slice(lo, hi - lo).cast("float64", safe=False).to_numpy()
 
 
 def _is_a(package: str, *names: str) -> Any:
-    """Return a test for objects of a package that may not be installed, and that this test never imports."""
+    """Return a test for objects of an optional package, which the test does not import."""
 
     def test(X: Any) -> bool:
         module = sys.modules.get(package)
@@ -211,10 +214,10 @@ FRAMES = (
 
 
 def with_seen_categories(features: Features, rows: Rows, certified: bool) -> Features:
-    """Return the features, completed by what a frame tells of the categories and the model does not store.
+    """Return the features with what the model does not store of its categories, read from a frame.
 
-    Some models store the categories but not their columns, which any frame tells. Others store codes alone, whose
-    values only the frame of training tells: those are taken if the rows are `certified`.
+    Some models store the categories but not their columns, which any frame has. Others store only codes, whose values
+    are read from the frame of training, that is, if the rows are `certified`.
     """
     if not isinstance(rows, Frame):
         return features
@@ -222,12 +225,12 @@ def with_seen_categories(features: Features, rows: Rows, certified: bool) -> Fea
         return replace(features, category_columns=tuple(rows.codes)) if rows.codes else features
     if not rows.coded or not certified:
         return features
-    known = dict(zip(features.category_columns, features.categories, strict=True))
+    stored = dict(zip(features.category_columns, features.categories, strict=True))
     seen = {j: tuple(rows._dictionary(j, 0, len(rows))[0]) for j in rows.coded}
-    known |= {j: values for j, values in seen.items() if all(isinstance(v, _PLAIN) for v in values)}
-    columns = tuple(sorted(known))
-    codes = tuple(j for j in features.code_columns if j not in known)
-    return replace(features, category_columns=columns, categories=tuple(known[j] for j in columns), code_columns=codes)
+    stored |= {j: values for j, values in seen.items() if all(isinstance(v, _PLAIN) for v in values)}
+    columns = tuple(sorted(stored))
+    codes = tuple(j for j in features.code_columns if j not in stored)
+    return replace(features, category_columns=columns, categories=tuple(stored[j] for j in columns), code_columns=codes)
 
 
 def columns_of(frame: Any) -> list[str]:
@@ -238,26 +241,14 @@ def columns_of(frame: Any) -> list[str]:
 
 def check_names(names: list[str], features: Features) -> None:
     """Refuse a frame whose columns are not the model's."""
-    _check_count_named(names, features)
     if features.names is None:
+        check_count(len(names), features)
         return
     stored, expected = features.stored_names(names), list(features.names)
     if stored == expected:
         return
     if sorted(stored) == sorted(expected):
         raise ValueError("X has the model's columns in another order; give X[list(model.forest.features.names)]")
-    _raise_names(names, features)
-
-
-def _check_count_named(names: list[str], features: Features) -> None:
-    if len(names) != features.count:
-        if features.names is not None:
-            _raise_names(names, features)
-        check_count(len(names), features)
-
-
-def _raise_names(names: list[str], features: Features) -> None:
-    expected = features.names or ()
     lost = [name for name in expected if name not in names][:5]
     extra = [name for name in names if name not in expected][:5]
     repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1][:5]
@@ -272,13 +263,11 @@ def _code_of(values: Sequence[Any]) -> dict[Any, int]:
     return {value: code for code, value in enumerate(values)}
 
 
-def _encode(
-    values: Sequence[Any], index: NDArray[Any], code_of: dict[Any, int], name: str, features: Features
-) -> NDArray[np.float64]:
-    """Return the rows of a categorical column as the codes of training, with NaN where there is no value."""
+def _encode(values: Sequence[Any], index: AnyArray, code_of: dict[Any, int], name: str, features: Features) -> Array:
+    """Return the (n,) codes of training for a categorical column; NaN for missing values."""
     codes = np.array([*(code_of.get(value, -2) for value in values), np.nan])
     index = np.where(np.isnan(index) | (index < 0), len(values), index).astype(np.int64)
-    out: NDArray[np.float64] = codes[index]
+    out: Array = codes[index]
     unseen = out == -2
     if unseen.any():
         if not features.unseen_is_missing:
@@ -292,5 +281,5 @@ def _encode(
 
 
 def is_frame(X: Any) -> bool:
-    """Tell whether `X` is a data frame of one of the libraries above."""
+    """Tell whether `X` is a pandas, polars or PyArrow frame."""
     return any(is_kind(X) for is_kind, _ in FRAMES)

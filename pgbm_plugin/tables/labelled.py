@@ -1,4 +1,4 @@
-"""Labelled rows: as users give them, and checked."""
+"""Labelled rows, as users pass them and after checks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .columns import read_column, read_labels, read_weights
@@ -17,23 +17,15 @@ from .rows import Rows, some_rows
 
 @dataclass(frozen=True)
 class RawRows:
-    """Labelled rows as someone gave them, in whatever kind of table; None for what was not given.
+    """Labelled rows as the user passed them, not checked yet; None for missing columns."""
 
-    Attributes
-    ----------
-    X : table
-        The features.
-    y, sample_weight, init_score : column
-        Labels, weights, and the margins that rows start from (LightGBM's init_score, XGBoost's base_margin).
-    """
-
-    X: Any
-    y: Any = None
+    X: Any  # table of features
+    y: Any = None  # labels
     sample_weight: Any = None
-    init_score: Any = None
+    init_score: Any = None  # margins that rows start from (LightGBM's init_score, XGBoost's base_margin)
 
     def completed_by(self, other: RawRows) -> RawRows:
-        """Return these rows, with columns of `other` in the place of those that were not given."""
+        """Return these rows, with the columns of `other` where these are None."""
         return RawRows(
             self.X,
             other.y if self.y is None else self.y,
@@ -44,28 +36,18 @@ class RawRows:
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Checked rows and the columns that belong to them; n rows.
+    """Checked rows and the columns that belong to them; n rows."""
 
-    Attributes
-    ----------
-    rows : Rows
-        The features.
-    y : (n,) float array
-        Labels.
-    weight, init_score : (n,) float array or None
-        Weights, in the precision of the booster, and the margins that rows start from.
-    """
-
-    rows: Rows
-    y: NDArray[np.float64]
-    weight: NDArray[np.float64] | None
-    init_score: NDArray[np.float64] | None
+    rows: Rows  # features
+    y: Array  # (n,) labels
+    weight: Array | None  # (n,) weights, rounded as the booster rounds them
+    init_score: Array | None  # (n,) margins that rows start from
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def sample(self, most: int) -> LabelledRows:
-        """Return at most so many of the rows, drawn by chance, the same every time."""
+        """Return at most `most` of the rows, a random sample that is the same every time."""
         if len(self) <= most:
             return self
         index = some_rows(len(self), most)
@@ -76,7 +58,7 @@ class LabelledRows:
         """Return the rows with the labels that the derivatives of the loss see."""
         return replace(self, y=spec.margin_labels(self.y))
 
-    def initial_margin(self, forest: Forest, spec: TrainingSpec, lo: int, hi: int) -> NDArray[Any]:
+    def initial_margin(self, forest: Forest, spec: TrainingSpec, lo: int, hi: int) -> AnyArray:
         """Return the margins of rows lo..hi before the first tree, in the precision in which the booster sums."""
         if self.init_score is not None:
             return self.init_score[lo:hi].astype(forest.leaf_value.dtype)
@@ -86,24 +68,13 @@ class LabelledRows:
 def read_labelled(
     raw: RawRows, forest: Forest, spec: TrainingSpec, device: str = "cpu", *, part: bool = False, suffix: str = ""
 ) -> LabelledRows:
-    """Check rows against the model, and the columns that belong to them against the rows.
+    """Check rows against the model, and their columns against the rows.
 
-    Parameters
-    ----------
-    raw : RawRows
-        What was given.
-    forest, spec : Forest, TrainingSpec
-        The model.
-    device : str
-        Where the rows are read, see `read_rows_for`.
-    part : bool
-        Whether the rows are a part of all rows, whose weights may all be 0.
-    suffix : str
-        What follows the names of the columns in errors, such as "_val".
+    Weights may all be 0 if the rows are a `part` of a larger table. `suffix` ends the names in errors ("_val").
     """
     rows = read_rows_for(raw.X, forest, device)
     if raw.y is None:
-        raise ValueError(f"the data set has no labels; give y{suffix}")
+        raise ValueError(f"the data has no labels; give y{suffix}")
     y = read_labels(f"y{suffix}", raw.y, len(rows))
     weight = read_weights(("weight" if part else "sample_weight") + suffix, raw.sample_weight, len(rows), part=part)
     init_score = read_column(f"init_score{suffix}", raw.init_score, len(rows))

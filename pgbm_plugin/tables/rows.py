@@ -1,8 +1,4 @@
-"""Rows: any table that users have, read a block at a time as a matrix of floats.
-
-A block of a float matrix is a view. Frames, Arrow tables and sparse matrices are converted block by block, so the
-whole table is never copied.
-"""
+"""Rows: a user's table, read in blocks that are matrices of floats, so that it is never copied as a whole."""
 
 from __future__ import annotations
 
@@ -15,27 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray
 from ..trees.forest import Features
 
-# Size of a converted block, in numbers; few enough to stay in the outer cache.
+# Numbers in a converted block: few enough to stay in the outer cache.
 _BLOCK_NUMBERS = 1 << 19
 
 
 class Rows(ABC):
-    """A table of `n` rows that fits a model's features.
+    """A table that fits a model's features."""
 
-    Attributes
-    ----------
-    n : int
-        Number of rows.
-    features : Features
-        What the model expects of a row.
-    on_gpu : bool
-        Whether a GPU reads the rows.
-    """
-
-    n: int
-    on_gpu = False
+    n: int  # number of rows
+    on_gpu = False  # whether a GPU reads the rows
 
     def __init__(self, features: Features):
         self.features = features
@@ -43,10 +30,8 @@ class Rows(ABC):
     def __len__(self) -> int:
         return self.n
 
-    def blocks(
-        self, lo: int, hi: int, columns: NDArray[np.int64] | None = None
-    ) -> Iterator[tuple[int, int, NDArray[Any]]]:
-        """Yield rows lo..hi in parts, as ``(begin, end, matrix)``; `place` says where the matrix has the columns."""
+    def blocks(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> Iterator[tuple[int, int, AnyArray]]:
+        """Yield rows lo..hi in blocks, as ``(begin, end, matrix)``; `place` tells which columns the matrix has."""
         width = self.features.count if columns is None else len(columns)
         # an even number of rows, for the moments' lanes (see `kernels.accumulate`)
         size = max(2, _BLOCK_NUMBERS // max(1, width) & ~1)
@@ -55,12 +40,12 @@ class Rows(ABC):
             yield begin, end, self._rounded(self.block(begin, end, columns))
 
     def sample(self, index: NDArray[np.int64]) -> Rows:
-        """Return some of the rows, by their numbers in rising order, as a matrix."""
+        """Return the rows with these numbers, which must be in rising order, as a matrix."""
         parts = [block[index[(index >= lo) & (index < hi)] - lo] for lo, hi, block in self.blocks(0, self.n)]
         return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
 
     def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where a block has the columns asked for: side by side, if it was converted."""
+        """Return the positions of the given columns in a matrix of `blocks`: a converted one has no other columns."""
         return np.arange(len(columns))
 
     def converted(self) -> Rows:
@@ -72,10 +57,10 @@ class Rows(ABC):
         return self
 
     @abstractmethod
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """Return rows lo..hi, all columns or those asked for, as a matrix of float32 or float64."""
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
+        """Return rows lo..hi and the given columns, or all columns, as a matrix of float32 or float64."""
 
-    def _rounded(self, block: NDArray[Any]) -> NDArray[Any]:
+    def _rounded(self, block: AnyArray) -> AnyArray:
         """Return the block in the precision that the booster compares in, with its own missing value as NaN."""
         if self.features.dtype.char == "f" and block.dtype.char != "f":
             with np.errstate(over="ignore"):
@@ -86,12 +71,12 @@ class Rows(ABC):
 
 
 def read_rows(X: Any, features: Features) -> Rows:
-    """Check a table against what the model expects, and return it in readable form."""
+    """Check a table against the model's features, and return its rows."""
     if isinstance(X, Rows):
         return X
     if X is None:
         raise TypeError("X is None; give a table")
-    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and len(X):  # the short way for single rows
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and len(X):  # fast for single rows
         return _Matrix(X, features)
     from .frames import FRAMES
 
@@ -111,9 +96,9 @@ def read_rows(X: Any, features: Features) -> Rows:
 
 
 class _Matrix(Rows):
-    """A NumPy array of any order and strides, or what was turned into one."""
+    """A NumPy matrix of any order and strides."""
 
-    def __init__(self, X: NDArray[Any], features: Features):
+    def __init__(self, X: AnyArray, features: Features):
         super().__init__(features)
         if X.ndim != 2:
             hint = "; for one row give X.reshape(1, -1)" if X.ndim == 1 else ""
@@ -123,10 +108,8 @@ class _Matrix(Rows):
         readable = "f" if features.dtype.char == "f" else "fd"
         self.is_view = X.dtype.char in readable and X.dtype.isnative and math.isnan(features.missing)
 
-    def blocks(
-        self, lo: int, hi: int, columns: NDArray[np.int64] | None = None
-    ) -> Iterator[tuple[int, int, NDArray[Any]]]:
-        if self.is_view:  # nothing is converted, so nothing need be cut
+    def blocks(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> Iterator[tuple[int, int, AnyArray]]:
+        if self.is_view:  # nothing is converted, so one block is enough
             return iter(((lo, hi, self.X[lo:hi]),))
         return super().blocks(lo, hi, columns)
 
@@ -136,7 +119,7 @@ class _Matrix(Rows):
     def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
         return columns if self.is_view else super().place(columns)
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         block = self.X[lo:hi]
         if columns is not None:
             block = block[:, columns]
@@ -164,7 +147,7 @@ class _Sparse(Rows):
             X.sum_duplicates()
         self.X, self.n = X, X.shape[0]
 
-    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         X, width = self.X, self.features.count
         begin, end = X.indptr[lo], X.indptr[hi]
         row = np.repeat(np.arange(hi - lo), np.diff(X.indptr[lo : hi + 1]))
@@ -180,17 +163,17 @@ class _Sparse(Rows):
 
 
 def some_rows(n: int, most: int) -> NDArray[np.int64]:
-    """Return the numbers of at most `most` of n rows, in rising order; drawn by chance, the same every time."""
+    """Return the numbers of at most `most` of n rows in rising order, a random sample that is the same every time."""
     return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
 
 
 def table_length(X: Any) -> int:
-    """Return the number of rows of anything that may be a table; -1 for what is none."""
+    """Return the number of rows of an object; -1 if it is not a table."""
     shape = getattr(X, "shape", None)
     return int(shape[0]) if shape else len(X) if hasattr(X, "__len__") else -1
 
 
-def _as_matrix(X: Any, features: Features) -> NDArray[Any]:
+def _as_matrix(X: Any, features: Features) -> AnyArray:
     if hasattr(X, "detach"):  # a torch tensor, perhaps one that keeps gradients
         X = X.detach()
     try:
@@ -210,5 +193,6 @@ def _as_matrix(X: Any, features: Features) -> NDArray[Any]:
 
 
 def check_count(columns: int, features: Features) -> None:
+    """Refuse a table that does not have as many columns as the model."""
     if columns != features.count:
         raise ValueError(f"X has {columns} columns, the model was trained on {features.count}")

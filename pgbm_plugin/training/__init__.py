@@ -1,1 +1,1 @@
-"""While a booster trains: moments that are taken as the trees grow, and scores of the distributions so far."""
+"""Callbacks of training: moments gathered while the trees grow, and scores of the distributions so far."""

@@ -1,7 +1,7 @@
 """crps_callback(): the score of the distributions so far, in the training loop of a booster.
 
-Every iteration walks its new trees alone: training rows give the moments of the new leaves at the margins before them,
-and the rows that are scored take one more step of the recursion.
+Each iteration uses only its new trees: training rows give the moments of the new leaves, and the rows to score make one
+more step of the recursion.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ def crps_callback(
     """Return a callback that scores validation rows after every iteration of LightGBM or XGBoost.
 
     The score is the mean CRPS (continuous ranked probability score) of the model so far,
-    ``wrap(booster so far, X, y).predict_dist(X_val).crps(y_val).mean()``. The boosters log and record it like a metric
-    of theirs, and stop early on it.
+    ``wrap(booster so far, X, y).predict_dist(X_val).crps(y_val).mean()``. The boosters log and record it like their own
+    metrics, and can stop early on it.
 
-    With other metrics besides, LightGBM's ``early_stopping(20, first_metric_only=True)`` looks at the CRPS alone.
-    XGBoost runs callbacks in their order: ``EarlyStopping(rounds=20, data_name="valid", metric_name="crps")`` and
-    learning-rate schedules must come after this one, which must be made after ``import xgboost``.
+    If there are other metrics, LightGBM's ``early_stopping(20, first_metric_only=True)`` uses only the CRPS. XGBoost
+    runs callbacks in their order: ``EarlyStopping(rounds=20, data_name="valid", metric_name="crps")`` and
+    learning-rate schedules must come after this one. Import xgboost before you call `crps_callback`.
 
     Parameters
     ----------
     X_val, y_val : table and column
-        The rows to score; or an lgb.Dataset or xgb.DMatrix, which brings its own y.
+        The rows to score; or an lgb.Dataset or xgb.DMatrix without y_val.
     X, y : table and column, optional
-        The rows of training, likewise, for the moments of the leaves. LightGBM's may be left out if its Dataset keeps
-        them (free_raw_data=False).
+        The training rows, for the moments of the leaves; or a data set without y. LightGBM's may be left out if its
+        Dataset keeps them (free_raw_data=False).
     sample_weight, init_score : column, optional
         Weights and init_score (XGBoost: base_margin) of training, if it had any.
     sample_weight_val, init_score_val : column, optional
@@ -89,15 +89,15 @@ def crps_callback(
     cls, options = family(distribution)
     if cls.needs_residuals:
         raise ValueError(
-            f"distribution {distribution!r} is made from residuals of held-out rows, not from moments alone: give "
-            f"crps_callback a family such as 'normal' or 'studentt'"
+            f"distribution {distribution!r} needs residuals of held-out rows: give crps_callback a family such as "
+            f"'normal' or 'studentt'"
         )
     rho = None if rho is None else check_rho(rho)
     for rows, labels, names in ((X_val, y_val, "X_val, y_val"), (X, y, "X=X, y=y")):
         if rows is not None and labels is None and not hasattr(rows, "get_label"):
             raise TypeError(f"crps_callback needs labels: give {names}")
     if X_val is None or (X is None and y is not None):
-        raise TypeError("crps_callback got labels without rows: crps_callback(X_val, y_val, X=X, y=y)")
+        raise TypeError("crps_callback got labels without rows: call crps_callback(X_val, y_val, X=X, y=y)")
     callback = CRPSCallback(
         RawRows(X, y, sample_weight, init_score),
         RawRows(X_val, y_val, sample_weight_val, init_score_val),
@@ -112,11 +112,11 @@ def crps_callback(
     return callback
 
 
-@dataclass(eq=False, repr=False)  # told apart by identity, and of too many rows to show
+@dataclass(eq=False, repr=False)  # compared by identity, and with too many rows to show
 class CRPSScorer:
-    """Scores the distributions of a booster's trees so far. It starts anew with every training.
+    """A score of the distributions of a booster's trees so far. Every training starts from the beginning.
 
-    The boosters' own forms of a callback, `Booster.scoring`, are mixed in and call `restart` and `scores`.
+    `CRPSCallback` adds the boosters' callback classes, `Booster.scoring`, which call `restart` and `scores`.
     """
 
     training: RawRows
@@ -132,18 +132,18 @@ class CRPSScorer:
     def refuse_cv(self) -> NoReturn:
         """Refuse cross-validation, whose folds have training rows of their own."""
         raise UnsupportedModelError(
-            "crps_callback does not work in cv, whose folds have training rows of their own: call train once per fold, "
+            "crps_callback does not work in cv, because each fold has its own training rows: call train once per fold, "
             "with a callback for each"
         )
 
     def restart(self) -> None:
-        """Forget the training that was followed."""
+        """Forget the training so far."""
         self._run = None
 
     def scores(
         self, booster: Any, rounds: int, read_rounds: Callable[[int, int], Reading], also: str | None
     ) -> dict[str, float]:
-        """Return data set -> score after so many rounds.
+        """Return the score of each data set after so many iterations.
 
         Parameters
         ----------
@@ -152,12 +152,12 @@ class CRPSScorer:
         rounds : int
             Number of its iterations.
         read_rounds : callable
-            ``(begin, end)``: read the trees of some iterations.
+            ``(begin, end)``: reads the trees of some iterations.
         also : str or None
-            Name of the training data, if it is to be scored as well.
+            Name of the training data, if it is scored as well.
         """
         run = self._run
-        # LightGBM adds no tree where it finds no split, and a first tree that is a constant counts only while alone
+        # LightGBM adds no tree if it finds no split, and it drops a constant first tree when another one follows
         if run is None or (rounds > run.rounds and not run.split):
             run = self._run = self._begin(booster, rounds, also)
         elif rounds > run.rounds:
@@ -166,7 +166,7 @@ class CRPSScorer:
         return {data_name: scored.crps(run.forest, *self.family) for data_name, scored in run.scored.items()}
 
     def _begin(self, booster: Any, rounds: int, also: str | None) -> Run:
-        """Measure the trees so far, as a rule one, and bring all rows to where these leave them."""
+        """Measure the trees so far, usually one, and compute the margins and variances after them."""
         raw = self.training if self.training.X is not None else replace(self.training, X=booster.train_set)
         forest, spec = read_model(booster)
         data = _read(raw, forest, spec)
@@ -193,7 +193,7 @@ class CRPSScorer:
         """Do nothing; a booster whose callbacks must be instances of its own class overrides this."""
 
 
-# One object answers the callbacks of every booster: their methods have different names.
+# One class serves all boosters, because their callbacks have methods of different names.
 _FORMS = tuple(booster.scoring for booster in BOOSTERS if booster.scoring is not None)
 CRPSCallback: Any = type("CRPSCallback", (*_FORMS, CRPSScorer), {"__doc__": "A callback that `crps_callback` returns."})
 
@@ -215,18 +215,18 @@ def _measure(
 
 
 def _read(raw: RawRows, forest: Forest, spec: TrainingSpec, suffix: str = "") -> LabelledRows:
-    """Read labelled rows as one matrix, for many passes; `suffix` ends the names of the arguments in errors."""
+    """Return labelled rows as one matrix, for many passes; `suffix` ends the names of the arguments in errors."""
     try:
         raw = completed(raw)
     except TypeError as error:
         raise TypeError(
-            "crps_callback needs rows, of training and to score, that its data set does not give back: give tables, "
-            "crps_callback(X_val, y_val, X=X, y=y), or make it with lgb.Dataset(..., free_raw_data=False)"
+            "crps_callback needs the training rows and the rows to score, but a data set did not keep its rows: give "
+            "tables, crps_callback(X_val, y_val, X=X, y=y), or make it with lgb.Dataset(..., free_raw_data=False)"
         ) from error
     data = read_labelled(raw, forest, spec, suffix=suffix)
     return replace(data, rows=data.rows.converted())
 
 
 def _with_own_weights(data: LabelledRows, raw: RawRows, suffix: str) -> LabelledRows:
-    """Return rows with weights as they were given: a score is not rounded to the booster's precision."""
+    """Return the rows with the user's weights, not rounded to the booster's precision."""
     return replace(data, weight=read_weights(f"sample_weight{suffix}", completed(raw).sample_weight, len(data)))

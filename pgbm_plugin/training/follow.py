@@ -1,4 +1,4 @@
-"""Following a training: margins and variances of rows, moved on by the trees of each iteration as they come."""
+"""Margins and variances of rows during a training, updated by the trees of each iteration."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..errors import warn
 from ..leaves.certificate import certify
 from ..leaves.gather import leaf_moments
 from ..leaves.moments import LeafMoments
 from ..leaves.weights import leaf_weights
-from ..parallel import run_chunks
 from ..predict.power_map import Calibration
+from ..predict.recursion import add_margins_and_variances
 from ..predict.response import Margins, to_response
-from ..routes.choose import choose_route
 from ..tables.labelled import LabelledRows
 from ..trees.forest import Forest
 from ..trees.objectives import Objective
@@ -31,8 +30,8 @@ class ScoredRows:
     """Rows that are scored, and their (n,) margins and variances after the trees so far."""
 
     data: LabelledRows
-    margin: NDArray[Any]
-    variance: NDArray[np.float64]
+    margin: AnyArray
+    variance: Array
 
     @classmethod
     def before(cls, forest: Forest, data: LabelledRows) -> ScoredRows:
@@ -41,15 +40,10 @@ class ScoredRows:
         margin[:] = forest.base_margin if data.init_score is None else data.init_score
         return cls(data, margin, np.zeros(len(data)))
 
-    def add(self, forest: Forest, sd: NDArray[np.float64], rho: float, n_jobs: int | None) -> None:
-        """Take the rows through more trees."""
-        route = choose_route(forest, self.data.rows)
-        packed = route.packed(forest.leaf_value, sd, None)
-
-        def chunk(lo: int, hi: int) -> None:
-            route.add_margin_variance(lo, hi, packed, rho, self.margin, self.variance, None)
-
-        run_chunks(chunk, len(self.data), route.task, route.threads(n_jobs))
+    def add(self, forest: Forest, sd: Array, rho: float, n_jobs: int | None) -> None:
+        """Update margins and variances by the trees of `forest`."""
+        leaves = forest.leaf_value, sd, None
+        add_margins_and_variances(forest, self.data.rows, leaves, rho, self.margin, self.variance, None, n_jobs)
 
     def crps(self, forest: Forest, family: type[Distribution], options: dict[str, Any]) -> float:
         """Return the mean CRPS (continuous ranked probability score) of a family's distributions."""
@@ -60,46 +54,24 @@ class ScoredRows:
 
 @dataclass
 class Run:
-    """A training, as far as it has come.
+    """The state of a training after some iterations; n training rows."""
 
-    Attributes
-    ----------
-    rounds : int
-        Iterations whose trees have been followed.
-    forest : Forest
-        The trees of the first iteration, for their link.
-    objective : Objective
-        The loss whose derivatives are taken.
-    split : bool
-        Whether any tree has a split.
-    rho : float
-        Correlation between trees.
-    train : LabelledRows
-        The rows of training, with labels on the margin's scale.
-    margin : (n,) float array
-        Their margins after the trees so far.
-    scored : dict
-        Data set -> the rows that are scored.
-    warned : bool
-        Whether the user was warned that the moments are not those of training.
-    """
-
-    rounds: int
-    forest: Forest
-    objective: Objective
-    split: bool
-    rho: float
-    train: LabelledRows
-    margin: NDArray[Any]
-    scored: dict[str, ScoredRows]
-    warned: bool
+    rounds: int  # iterations so far
+    forest: Forest  # the trees of the first iteration, for their link
+    objective: Objective  # the loss whose derivatives are computed
+    split: bool  # whether any tree has a split
+    rho: float  # correlation between trees
+    train: LabelledRows  # the training rows, with labels on the margin's scale
+    margin: AnyArray  # (n,) margins of the training rows after the trees so far
+    scored: dict[str, ScoredRows]  # the rows to score, by the name of their data set
+    warned: bool  # whether the user was warned that the moments are not those of training
 
     def add(self, forest: Forest, spec: TrainingSpec, n_jobs: int | None) -> None:
-        """Follow the trees of further iterations."""
+        """Add the trees of further iterations."""
         spec = replace(
             spec,
             objective=self.objective,
-            # read alone, a later tree looks like a first one: with a mean label folded in, or the whole of a model
+            # read alone, a later tree looks like a first one: as if it held the mean label, or were the whole model
             folded=np.zeros_like(spec.folded),
             alpha=np.where(spec.constant, 0.0, spec.alpha),
         )
@@ -110,7 +82,7 @@ class Run:
             rows.add(forest, sd, self.rho, n_jobs)
 
     def _certify(self, forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> None:
-        """Warn once if these trees do not fit the rows, where the first one did."""
+        """Warn once if the leaves of later trees do not follow from the training rows."""
         if self.warned or self.objective.diagonal is not None:
             return
         certificate = certify(forest, spec, moments, self.train.weight is not None)

@@ -1,4 +1,4 @@
-"""record(): a training callback that takes the moments while the trees grow, so that `wrap` needs no rows."""
+"""record(): a training callback that gathers the moments while the trees grow, so that `wrap` needs no rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .recording import TrainingRows
 def record(dtrain: Any = None, *, objective: CustomObjective | None = None, n_jobs: int | None = None) -> Any:
     """Return a callback after which ``wrap(booster)`` needs no data.
 
-    It is ``record()`` in LightGBM and ``record(dtrain)`` in XGBoost. In XGBoost it must come after an
-    ``EarlyStopping(save_best=True)``, which replaces the model. LightGBM's scores are read after every other iteration,
-    so that a callback of your own that ends training must not declare its last iteration the best one.
+    Use ``record()`` in LightGBM and ``record(dtrain)`` in XGBoost. In XGBoost it must come after an
+    ``EarlyStopping(save_best=True)``, which replaces the model. LightGBM's scores are read after every second
+    iteration, so if a callback of your own ends training, it must not declare the last iteration the best one.
 
     Parameters
     ----------
@@ -34,18 +34,18 @@ def record(dtrain: Any = None, *, objective: CustomObjective | None = None, n_jo
         raise TypeError(f"objective must be a function (margin, y) -> (g, h), not {objective!r}")
     if isinstance(objective, TorchObjective) and objective.levels is not None and objective.hessian == "rowsum":
         raise UnsupportedModelError(
-            "hessian='rowsum': the variance comes from another Hessian than the steps, record takes one; call "
-            "wrap(booster, X, y)"
+            "record does not work with levels and hessian='rowsum', because the variance needs other second "
+            "derivatives than training: call wrap(booster, X, y)"
         )
     if dtrain is None:
         booster = next(booster for booster in BOOSTERS if booster.recorder is not None and not booster.records_data)
     else:
-        of_data = booster_of_dataset(dtrain)
-        if of_data is None or not of_data.records_data:
+        owner = booster_of_dataset(dtrain)
+        if owner is None or not owner.records_data:
             raise TypeError(
-                f"record takes the xgb.DMatrix of training, not a {type(dtrain).__name__}; LightGBM needs none: "
-                f"record()"
+                f"record takes the xgb.DMatrix of training, not a {type(dtrain).__name__}; for LightGBM call record() "
+                f"without data"
             )
-        booster = of_data
+        booster = owner
     assert booster.recorder is not None
     return booster.recorder(dtrain, partial(TrainingRows, objective=objective, n_jobs=n_jobs))

@@ -1,4 +1,4 @@
-"""What `record` has seen of a training: the moments of its trees so far, and the rows on their way through them."""
+"""The state of `record`: the moments of the trees so far, and the margins of the training rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..boosters import live_model, read_model
 from ..boosters.booster import LeafPaths, TreeLeaves
 from ..errors import UnsupportedModelError, warn
@@ -25,20 +26,20 @@ from ..trees.forest import Forest
 from ..trees.objectives import IDENTITY, custom, forgotten
 from ..trees.training_spec import TrainingSpec
 
-# Where a booster keeps what was recorded: a Python attribute survives pickle and, in XGBoost, copies.
+# Attribute of a booster that holds what was recorded: it survives pickle and, in XGBoost, copies.
 _ATTRIBUTE = "_pgbm_recorded"
 
-# Rows per accumulator at least, and accumulators at most: merging them costs more than filling small ones. Neither
-# depends on the number of threads, so that the moments do not either.
+# The smallest number of rows per accumulator and the largest number of accumulators, because merging them is slow. They
+# do not depend on the number of threads, so neither do the moments.
 _CHUNK, _CHUNKS = 1 << 14, 8
 
-# Parts into which the range of all steps that a row can take is cut, to look up a step in.
+# Size of the table in which the step of a row is looked up.
 _PARTS = 1 << 16
 
-# Steps through two trees that are told apart at most, and how likely it may be that rounding hides one of them.
+# The largest number of steps through two trees, and the largest probability that rounding makes two of them equal.
 _MAX_STEPS, _RISK = 1 << 14, 1e-5
 
-# A score that went through exp and log, or through an average, is off by a few roundings.
+# Relative error of a score that went through exp and log, or through an average.
 _SLACK = 16.0 * float(np.finfo(np.float64).eps)
 
 _INSTEAD = "call wrap(booster, X, y)"
@@ -46,33 +47,21 @@ _INSTEAD = "call wrap(booster, X, y)"
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was seen of a training.
+    """The leaves of a training and their moments."""
 
-    Attributes
-    ----------
-    start : float
-        Base score: the margin of a row before the first tree, if it had no init_score.
-    has_init_score, weighted, custom : bool
-        Whether rows had init scores and weights, and whether the objective was the user's.
-    leaves, moments : list
-        The leaves of each tree and their moments; the lists grow with the model.
-    failure : str or None
-        Why no further trees were recorded.
-    """
-
-    start: float
+    start: float  # base score: the margin of a row before the first tree, unless it had an init_score
     has_init_score: bool
     weighted: bool
-    custom: bool
-    leaves: list[TreeLeaves]
-    moments: list[LeafMoments]
-    failure: str | None = None
+    custom: bool  # whether the objective was the user's
+    leaves: list[TreeLeaves]  # the leaves of each tree; the list grows with the model
+    moments: list[LeafMoments]  # the moments of each tree
+    failure: str | None = None  # why no further trees were recorded
 
 
 def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[TrainingSpec, LeafMoments, bool] | None:
     """Return the spec, the moments, and whether rows were weighted; None if nothing was recorded.
 
-    `forest` and `spec` are what was read of the booster. They lack the trees after the best iteration.
+    `forest` and `spec` were read from the booster, without the trees after the best iteration.
     """
     seen: Recorded | None = getattr(live_model(booster), _ATTRIBUTE, None)
     if seen is None:
@@ -84,7 +73,7 @@ def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[Training
         own = slice(forest.leaf_start[t], forest.leaf_start[t + 1])
         same = np.array_equal(leaves.label, forest.leaf_label[own])
         if not same or not np.array_equal(leaves.value, forest.leaf_value[own]):
-            raise ValueError(f"tree {t} is not the one that record() saw: the model was changed since; {_INSTEAD}")
+            raise ValueError(f"tree {t} is not the one that record() saw: the model was changed later; {_INSTEAD}")
     if seen.custom:
         spec = replace(spec, objective=custom(forgotten))
     if seen.has_init_score:
@@ -93,49 +82,50 @@ def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[Training
 
 
 def _chunk(rows: int) -> int:
-    """Return the rows of a chunk: an even number, for the moments' lanes (see `kernels.accumulate`)."""
+    """Return the number of rows of a chunk; it is even for the moments' lanes (see `kernels.accumulate`)."""
     return max(_CHUNK, -(-rows // (2 * _CHUNKS)) * 2)
 
 
 def _first_leaves(trees: list[TreeLeaves]) -> NDArray[np.int64]:
-    """Return where the leaves of each tree begin, numbered through them, and their total."""
+    """Return the number of the first leaf of each tree, and the total number of leaves."""
     return np.cumsum([0, *(len(tree.value) for tree in trees)])
 
 
-def _merged(sums: list[NDArray[np.float64]], rows: int) -> LeafMoments:
-    """Return the moments of all chunks, which have so many rows in all. Computed for all at once, which is faster."""
+def _merged(sums: list[Array], rows: int) -> LeafMoments:
+    """Return the merged moments of all chunks, which have `rows` rows in total."""
+    # `from_sums` is faster for all chunks at once
     all_chunks, leaves = from_sums(np.concatenate(sums), 0), len(sums[0])
     chunks = (all_chunks.part(i * leaves, (i + 1) * leaves) for i in range(len(sums)))
     return replace(reduce(LeafMoments.merge, chunks), rows=rows)
 
 
 class TrainingRows:
-    """The rows of a training, as far as its trees have taken them; n rows. Fulfils `boosters.booster.FollowedTraining`.
+    """The n training rows and their margins after the trees so far. Implements `boosters.booster.FollowedTraining`.
 
     Attributes
     ----------
     forest, spec : Forest, TrainingSpec
         The model when it had its first trees.
     recorded : Recorded
-        What was seen since.
+        The leaves and moments so far.
     y, weight : (n,) float array
-        Labels on the margin's scale, and weights; the latter may be empty.
+        Labels on the margin's scale, and weights, which may be empty.
     margin : (n,) float array
-        Sums of leaf values so far, in the booster's precision. A mean label comes with the first tree.
+        Sums of leaf values so far, in the booster's precision. The first tree may hold the mean label.
     at : (n,) float array
-        Margins at which the next trees see gradients.
+        Margins at which the gradients of the next trees are computed.
     average : bool
         Whether the booster's scores are averages of the trees. Gradients are then those at the base score.
     reach : float
-        How far from 0 a margin can be.
+        Upper bound of the margins' absolute values.
     """
 
     def __init__(
         self,
         model: Any,
-        y: NDArray[Any],
-        weight: NDArray[Any] | None,
-        init_score: NDArray[Any] | None,
+        y: AnyArray,
+        weight: AnyArray | None,
+        init_score: AnyArray | None,
         average: bool = False,
         *,
         objective: CustomObjective | None,
@@ -174,14 +164,14 @@ class TrainingRows:
         return any(len(tree.value) > 1 for tree in self.recorded.leaves)
 
     def attach(self, model: Any) -> None:
-        """Store what was recorded in the live model, where `wrap` finds it."""
+        """Store the recorded moments in the live model, for `wrap`."""
         setattr(model, _ATTRIBUTE, self.recorded)
 
     def give_up(self, model: Any, trees: list[TreeLeaves]) -> None:
-        """Store in the model, and warn, that the scores do not tell the leaves of these trees apart."""
+        """Stop recording, because scores do not identify the leaves of these trees: store the reason, and warn."""
         failure = self._why_hidden(trees)
         setattr(model, _ATTRIBUTE, replace(self.recorded, failure=failure))
-        warn(f"record() ends here, and training goes on: {failure}")
+        warn(f"record() ends here, but training goes on: {failure}")
 
     def _why_hidden(self, trees: list[TreeLeaves]) -> str:
         for t, tree in enumerate(trees, self.n_recorded):
@@ -191,36 +181,36 @@ class TrainingRows:
                 k = int(np.argmin(gap))
                 a, b = sorted(tree.label[order[k : k + 2]].tolist())
                 return (
-                    f"leaves {a} and {b} of tree {t} have the same value, {tree.value[a]:g}, so that training scores "
-                    f"do not tell their rows apart"
+                    f"leaves {a} and {b} of tree {t} have the same value, {tree.value[a]:g}, so training scores do not "
+                    f"show which of them a row reached"
                 )
         first = self.n_recorded
         if len(trees) > 1:
-            return f"two ways through trees {first} and {first + 1} lead to the same score"
-        return f"the training scores are not sums of leaves in tree {first}"
+            return f"two paths through trees {first} and {first + 1} lead to the same score"
+        return f"the training scores are not sums of leaf values in tree {first}"
 
     def check_first_tree(self) -> None:
         """Refuse a training whose first tree does not follow from the data and the objective.
 
-        XGBoost calls a custom objective reg:squarederror, so that only the leaves tell it.
+        XGBoost stores a custom objective as reg:squarederror, so only the leaf values show it.
         """
         forest, spec, moments = self.forest, self.spec, joined(self.recorded.moments)
         assert spec.objective is not None
         if spec.subsampled or spec.approximate:
-            return  # then the leaves do not tell either
+            return  # then the leaf values do not show it either
         # a schedule may have changed the learning rate by now
         errors = [np.median(leaf_errors(forest, s, moments)) for s in (spec, solve_rates(forest, spec, moments))]
         if min(errors) > spec.tolerance:
             raise UnsupportedModelError(
                 f"the first tree does not follow from the data given to record and objective {spec.objective.name!r}: "
                 f"if training has a custom objective, give record(dtrain, objective=f) with f(margin, y) -> (g, h); "
-                f"otherwise give the very matrix of training, with its weights and base_margin"
+                f"otherwise give the same matrix as to training, with its weights and base_margin"
             )
 
     def tells_two(self, tree: TreeLeaves) -> bool:
-        """Tell whether the scores after another tree like this one will still tell the leaves of both trees.
+        """Tell whether the scores after another tree like this one will identify the leaves in both trees.
 
-        As many steps as there are pairs of leaves must differ by more than rounding hides: a birthday problem.
+        Every pair of leaves is a step, and all steps must differ by more than rounding: a birthday problem.
         """
         assert self.spec.objective is not None
         if self.at is not self.margin or self.spec.objective.gradients is not None:
@@ -229,10 +219,10 @@ class TrainingRows:
         hidden = 4.0 * _SLACK * (1.0 + self.reach) / max(float(np.ptp(tree.value)), np.finfo(np.float64).tiny)
         return 1 < steps <= _MAX_STEPS and steps**2 * hidden < _RISK
 
-    def find(self, trees: list[TreeLeaves], score: NDArray[Any], link: int) -> LeafPaths | None:
-        """Find the leaves that rows reached in the next trees, from the scores after them; None if these do not tell.
+    def find(self, trees: list[TreeLeaves], score: AnyArray, link: int) -> LeafPaths | None:
+        """Find the leaves of rows in the next trees from the scores after them; None if these do not identify them.
 
-        `link` is how the booster's scores relate to margins.
+        `link` turns margins into the booster's scores.
         """
         from ..kernels.cpu import BLOCK
         from ..kernels.record import find_steps
@@ -264,7 +254,7 @@ class TrainingRows:
         return paths if all(map_chunks(find_chunk, len(self.y), _chunk(len(self.y)), self.n_jobs)) else None
 
     def follow(self, trees: list[TreeLeaves], paths: LeafPaths, *, one_iteration: bool = True) -> None:
-        """Record trees, of one iteration or of one each, and take the rows through them."""
+        """Record trees and update the margins; the trees belong to one iteration, or to one each."""
         from ..kernels.accumulate import accumulators, add_rows, gradient_buffers
         from ..kernels.cpu import BLOCK
         from ..kernels.record import add_trees
@@ -277,7 +267,7 @@ class TrainingRows:
         new_iteration = np.full(len(trees), not one_iteration)
         new_iteration[0] = True
 
-        def gather(lo: int, hi: int) -> NDArray[np.float64]:
+        def gather(lo: int, hi: int) -> Array:
             sums, rows = accumulators(len(value), unit), slice(lo, hi)
             taken = paths.taken[rows]
             if len(g):
@@ -300,13 +290,13 @@ class TrainingRows:
 
 
 def _with_objective(
-    spec: TrainingSpec, objective: CustomObjective | None, weight: NDArray[Any] | None
-) -> tuple[TrainingSpec, NDArray[Any] | None]:
-    """Return the spec with the objective, and the weights that its gradients still need: custom ones bring theirs."""
+    spec: TrainingSpec, objective: CustomObjective | None, weight: AnyArray | None
+) -> tuple[TrainingSpec, AnyArray | None]:
+    """Return the spec with the objective, and the weights of its gradients; custom gradients are weighted already."""
     if objective is None:
         if spec.objective is None:
             raise UnsupportedModelError(
-                "training has a custom objective, whose gradients a callback does not see: give record(objective=f), a "
+                "training has a custom objective, whose gradients a callback cannot see: give record(objective=f), a "
                 "torch_objective or a function (margin, y) -> (g, h)"
             )
         return spec, weight

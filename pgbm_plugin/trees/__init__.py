@@ -1,1 +1,1 @@
-"""What any booster leaves behind: the trees, their objective, and how they were grown."""
+"""The trees of any trained booster, their objective, and how they were grown."""

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray
+
 # Bits of a node's ``flags``.
 CATEGORICAL = 1
 DEFAULT_LEFT = 2
 ZERO_IS_MISSING = 4
 
-# What counts as zero: LightGBM writes the literal 1e-35f into a double.
+# Values up to this size count as zero, as in LightGBM, which writes the literal 1e-35f into a double.
 ZERO_BOUND = float(np.float32(1e-35))
 
 NODE = np.dtype(
@@ -41,7 +43,7 @@ A missing value goes left if DEFAULT_LEFT is set. Missing is NaN, and with ZERO_
 
 @dataclass(frozen=True)
 class Features:
-    """What the model expects of a row, and how its booster reads one.
+    """The columns that a model expects, and how its booster reads their values.
 
     Attributes
     ----------
@@ -66,7 +68,7 @@ class Features:
     unseen_is_missing : bool
         Whether a category that training did not see counts as missing. Otherwise it is an error.
     renamed : tuple of (str, str)
-        What the booster replaces in the names of columns when it stores them, by what.
+        Pairs (old, new): text in the names of columns that the booster replaces when it stores them.
     """
 
     count: int
@@ -82,7 +84,7 @@ class Features:
     renamed: tuple[tuple[str, str], ...] = ()
 
     def stored_names(self, columns: Sequence[str]) -> list[str]:
-        """Return the names of columns as the booster would have stored them."""
+        """Return the names of columns as the booster stores them."""
         own = frozenset(self.names or ())
         return [column if column in own else self._renamed(column) for column in columns]
 
@@ -115,21 +117,21 @@ class Forest:
     base_margin : float
         The margin before the first tree.
     divisor : int
-        What the summed margin is divided by (random forests average).
+        Number that the summed margin is divided by: a random forest averages its trees.
     link : int
         How a margin becomes a response, see `objectives`.
     features : Features
-        What a row must look like.
+        The columns that a row must have.
     booster : str
         The booster's name, such as "LightGBM".
     """
 
     root: NDArray[np.int32]
-    nodes: NDArray[Any]
+    nodes: AnyArray
     category_start: NDArray[np.int64]
     category_bits: NDArray[np.uint32]
     leaf_start: NDArray[np.int64]
-    leaf_value: NDArray[Any]
+    leaf_value: AnyArray
     leaf_label: NDArray[np.int32]
     base_margin: float
     divisor: int
@@ -148,7 +150,7 @@ class Forest:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._protect()  # pickle forgets it
+        self._protect()  # pickle does not keep arrays read-only
 
     def _protect(self) -> None:
         for array in (*self.routing, self.leaf_start, self.leaf_value, self.leaf_label):
@@ -163,17 +165,17 @@ class Forest:
         return len(self.leaf_value)
 
     @property
-    def routing(self) -> tuple[NDArray[Any], ...]:
+    def routing(self) -> tuple[AnyArray, ...]:
         """Return the arrays that kernels route with: (root, nodes, category_start, category_bits)."""
         return self.root, self.nodes, self.category_start, self.category_bits
 
     @cached_property
     def cache(self) -> dict[str, Any]:
-        """Return a dict in which routes keep what they derive from the trees, such as a replay program."""
+        """Return the dict in which routes store what they derive from the trees, such as a replay program."""
         return {}
 
     def with_features(self, features: Features) -> Forest:
-        """Return the same trees, and what was derived from them, for rows of another look."""
+        """Return the forest with other features; it keeps its cache."""
         if features is self.features:
             return self
         new = replace(self, features=features)
@@ -181,7 +183,7 @@ class Forest:
         return new
 
     def first_trees(self, trees: int) -> Forest:
-        """Return a forest of the first trees alone."""
+        """Return the forest of the first `trees` trees."""
         leaves = int(self.leaf_start[trees])
         return replace(
             self,
@@ -193,12 +195,12 @@ class Forest:
         )
 
     def tree_of_leaf(self) -> NDArray[np.int64]:
-        """Return for each of the L leaves the tree that it belongs to."""
+        """Return the (L,) number of the tree that each leaf belongs to."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_start))
 
 
 def tree_digests(forest: Forest) -> NDArray[np.int64]:
-    """Return a checksum for each of the T trees, to recognise it."""
+    """Return the (T,) checksums of the trees, which tell whether a tree was changed."""
     start = zlib.crc32(forest.category_bits.tobytes() + np.float64(forest.base_margin).tobytes())
     leaves, splits = forest.leaf_start, forest.leaf_start - np.arange(forest.n_trees + 1)
     columns = [(np.ascontiguousarray(forest.nodes[name]), splits) for name in NODE.names or ()]
@@ -215,17 +217,17 @@ def _check_features(features: Features) -> None:
     if not 0 < features.count < 1 << 31:
         raise ValueError(f"the model has {features.count} features")
     if features.names is not None and len(features.names) != features.count:
-        raise ValueError(f"there are {len(features.names)} names of {features.count} features")
-    where = features.category_columns
-    if where is not None and len(where) != len(features.categories):
-        raise ValueError("the lists of categories and their columns differ in length")
-    for columns in (where or (), features.code_columns):
+        raise ValueError(f"the model has {features.count} features, but {len(features.names)} names")
+    category_columns = features.category_columns
+    if category_columns is not None and len(category_columns) != len(features.categories):
+        raise ValueError("the lists of categories and of their columns differ in length")
+    for columns in (category_columns or (), features.code_columns):
         if any(not 0 <= j < features.count for j in columns) or len(set(columns)) != len(columns):
-            raise ValueError("a list of categories belongs to a column that is not there, or that has one")
+            raise ValueError("a list of categories belongs to a column that does not exist, or that has another list")
 
 
 def _check_structure(forest: Forest) -> None:
-    """Refuse trees on which a kernel could read out of bounds or walk forever: check all that a kernel indexes."""
+    """Refuse trees on which a kernel could read out of bounds or walk forever."""
     nodes, n, leaves = forest.nodes, len(forest.nodes), forest.n_leaves
     children = np.concatenate([nodes["left"], nodes["right"], forest.root])
     if len(forest.leaf_start) != forest.n_trees + 1 or len(forest.leaf_label) != leaves:
@@ -254,11 +256,11 @@ def _check_structure(forest: Forest) -> None:
         raise ValueError(f"a split uses a feature outside 0..{forest.features.count - 1}")
     _check_categorical(forest)
     if not np.all(np.isfinite(forest.leaf_value)) or not np.isfinite(forest.base_margin):
-        raise ValueError("a leaf value or base score is not finite, as of labels that are all 0 under a log link")
+        raise ValueError("a leaf value or the base score is not finite; labels that are all 0 under a log link do this")
 
 
 def _check_trees(forest: Forest, children: NDArray[np.int32]) -> None:
-    """Refuse a tree that does not own a run of splits and a run of leaves, one more; replay relies on both."""
+    """Refuse a tree whose splits or leaves are not consecutive, or that has not one leaf more; replay needs both."""
     size = np.diff(forest.leaf_start)
     if np.any(size < 1) or np.sum(size - 1) != len(forest.nodes):
         raise ValueError("a tree does not have one leaf more than splits")
@@ -274,15 +276,15 @@ def _check_trees(forest: Forest, children: NDArray[np.int32]) -> None:
 def _check_categorical(forest: Forest) -> None:
     nodes = forest.nodes
     if np.any(nodes["flags"] > (CATEGORICAL | DEFAULT_LEFT | ZERO_IS_MISSING)):
-        raise ValueError("a split has flags that are not known")
+        raise ValueError("a split has unknown flags")
     categorical = nodes[(nodes["flags"] & CATEGORICAL) != 0]
     if np.any(categorical["flags"] & ZERO_IS_MISSING):
-        raise ValueError("a category set takes zero for missing")
+        raise ValueError("a categorical split counts zero as missing")
     sets = categorical["category_set"]
     if np.any(sets < 0) or np.any(sets >= len(forest.category_start) - 1):
-        raise ValueError("a split uses a category set that is not there")
+        raise ValueError("a split uses a category set that does not exist")
     if np.any(forest.category_start[sets] == forest.category_start[sets + 1]):
-        raise ValueError("a category set has no words")  # a value between its bound and 0 would read past it
-    # what is above it must not be negative once it is cut to an integer
+        raise ValueError("a category set is empty")  # a value between its lower bound and 0 would read past it
+    # the integer part of a value above the bound must not be negative
     if not np.all((categorical["threshold"] >= -1.0) & (categorical["threshold"] < 0.0)):
         raise ValueError("a category set has a lower bound outside -1..0")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..arrays import AnyArray, Array
 
 # The loss that `kernels.scalar.gradient_hessian` computes.
 SQUARED, HUBER, FAIR, POISSON, GAMMA, TWEEDIE, PSEUDOHUBER, SQUAREDLOG = range(8)
@@ -19,61 +20,32 @@ ROUND_ONCE, ROUND_TWICE, ROUND_NEVER = range(3)
 # Links, margin to response: m, exp(m), m * |m|.
 IDENTITY, LOG, SIGNED_SQRT = range(3)
 
-Gradients = Callable[[NDArray[Any], NDArray[np.float64]], tuple[Any, Any]]
+Gradients = Callable[[AnyArray, Array], tuple[Any, Any]]
 """A custom objective: ``(margin, y) -> (g, h)`` over all rows at once (it may couple rows)."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective as its booster defines it.
+    """An objective as its booster defines it."""
 
-    Attributes
-    ----------
-    name : str
-        The booster's own name.
-    code : int
-        The loss whose derivatives the kernels compute.
-    parameter : str or None
-        The booster's name of the objective's parameter.
-    default : float
-        The booster's default for the parameter.
-    value : float
-        The parameter's value in this model.
-    link : int
-        How a margin becomes a response.
-    lower : float
-        Smallest label that is allowed.
-    strict : bool
-        Whether labels must be greater than `lower`.
-    rounds_first : bool
-        Whether the booster rounds g and h before it weights them, and again after, instead of only after.
-    renewed : bool
-        Whether the booster replaces its leaf values by a quantile of the residuals. The moments are then those of the
-        residuals, because the gradients (signs) have lost the labels' scale.
-    may_be_custom : bool
-        Whether the booster also writes this name for a custom objective, which it does not store.
-    gradients : callable or None
-        Derivatives of a custom objective; `code` is then not used.
-    diagonal : callable or None
-        Derivatives with the diagonal of the Hessian, where `gradients` steps with another one. The variance needs it.
-    """
-
-    name: str
-    code: int
-    parameter: str | None = None
-    default: float = 0.0
-    value: float = math.nan
-    link: int = IDENTITY
-    lower: float = -math.inf
-    strict: bool = False
-    rounds_first: bool = True
+    name: str  # the booster's own name
+    code: int  # the loss whose derivatives the kernels compute
+    parameter: str | None = None  # the booster's name of the objective's parameter
+    default: float = 0.0  # the booster's default for the parameter
+    value: float = math.nan  # the parameter's value in this model
+    link: int = IDENTITY  # how a margin becomes a response
+    lower: float = -math.inf  # the smallest label that is allowed
+    strict: bool = False  # whether labels must be greater than `lower`
+    rounds_first: bool = True  # whether the booster rounds g and h before it weights them as well as after
+    # Whether the booster replaces its leaf values by a quantile of the residuals. The moments are then those of the
+    # residuals, because the gradients are signs, which do not keep the scale of the labels.
     renewed: bool = False
-    may_be_custom: bool = False
-    gradients: Gradients | None = None
-    diagonal: Gradients | None = None
+    may_be_custom: bool = False  # whether the booster writes this name for custom objectives as well
+    gradients: Gradients | None = None  # derivatives of a custom objective; `code` is then not used
+    diagonal: Gradients | None = None  # derivatives for the variance, if `gradients` returns other second derivatives
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out a custom objective's functions: what they close over often cannot be pickled."""
+        """Leave out a custom objective's functions: many of them cannot be pickled."""
         names = ("gradients", "diagonal")
         return vars(self) | {name: forgotten for name in names if getattr(self, name) is not None}
 
@@ -88,7 +60,7 @@ class Objective:
         """Return whether the hessian of an unweighted row is 1."""
         return self.code in (SQUARED, HUBER) and self.gradients is None
 
-    def check_labels(self, y: NDArray[np.float64]) -> None:
+    def check_labels(self, y: Array) -> None:
         """Refuse labels outside the objective's domain."""
         bad = (y <= self.lower) if self.strict else (y < self.lower)
         if np.any(bad):
@@ -100,13 +72,13 @@ class Objective:
 
 
 def custom(gradients: Gradients, diagonal: Gradients | None = None) -> Objective:
-    """Return an objective that is given by its derivatives; its prediction is the margin itself."""
+    """Return a custom objective from its derivatives; its prediction is the margin itself."""
     return Objective("custom", SQUARED, gradients=gradients, diagonal=diagonal)
 
 
-def forgotten(margin: NDArray[Any], y: NDArray[np.float64]) -> NoReturn:
-    """Stand in for a custom objective's function that was not kept, and refuse to be called."""
+def forgotten(margin: AnyArray, y: Array) -> NoReturn:
+    """Raise an error in place of a custom objective that was not stored with the model."""
     raise RuntimeError(
-        "the model no longer knows its custom objective, which is not part of a saved, pickled or recorded model; "
-        "predicting does not need it, moments of further rows do: call wrap(booster, X, y, objective=f)"
+        "the model no longer has its custom objective, because saved, pickled and recorded models do not store it. "
+        "Predictions do not need it, but moments of further rows do: call wrap(booster, X, y, objective=f)"
     )

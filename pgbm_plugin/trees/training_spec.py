@@ -1,4 +1,4 @@
-"""TrainingSpec: how the trees were grown, as far as the model still tells."""
+"""TrainingSpec: how the trees were grown, as far as the model stores it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from .objectives import SIGNED_SQRT, Objective
 
 _FLOAT32 = np.dtype(np.float32)
@@ -15,14 +16,14 @@ _FLOAT32 = np.dtype(np.float32)
 
 @dataclass(frozen=True, eq=False)
 class TrainingSpec:
-    """What turns gradients into leaf values: ``w = -alpha * clip(soft(G, l1) / (H + lambda), max_step)``.
+    """The settings that turn gradients into leaf values: ``-alpha * clip(soft(G, l1) / (H + lambda), max_step)``.
 
-    T trees and L leaves, those of the Forest that it belongs to.
+    T trees and L leaves are those of the Forest that it belongs to.
 
     Attributes
     ----------
     objective : Objective or None
-        The loss. None if the booster was trained with a custom one, which it has not kept.
+        The loss. None for a custom objective, which boosters do not store.
     alpha : (T,) float array
         Learning rate of each tree.
     alpha_error : (T,) float array
@@ -64,10 +65,10 @@ class TrainingSpec:
     """
 
     objective: Objective | None
-    alpha: NDArray[np.float64]
-    alpha_error: NDArray[np.float64]
+    alpha: Array
+    alpha_error: Array
     constant: NDArray[np.bool_]
-    lambda_: NDArray[np.float64]
+    lambda_: Array
     l1: float
     max_step: float
     iteration: NDArray[np.int64]
@@ -75,7 +76,7 @@ class TrainingSpec:
     folded: NDArray[np.bool_]
     start_is_mean: bool
     leaf_count: NDArray[np.int64] | None
-    leaf_cover: NDArray[np.float64]
+    leaf_cover: Array
     subsampled: bool | None
     approximate: tuple[str, ...]
     tolerance: float
@@ -109,33 +110,33 @@ class TrainingSpec:
     def from_zero(self) -> TrainingSpec:
         """Return a spec with base score 0 that leaves the folded base score inside the stored leaf values.
 
-        Margins after the first tree are then sums of stored values, to the bit; gradients of the first iteration are
+        Margins after the first tree are then exact sums of stored values, but the gradients of the first iteration are
         not those of training.
         """
         return replace(self, start=0.0, folded=np.zeros_like(self.folded))
 
     def new_iteration(self) -> NDArray[np.bool_]:
-        """Return for each of the T trees whether it saw fresh gradients."""
+        """Return the (T,) flags of trees that saw fresh gradients: the first tree of each iteration."""
         return np.concatenate([[True], np.diff(self.iteration) != 0])
 
-    def step(self, leaf_value: NDArray[Any], tree: NDArray[np.int64]) -> NDArray[Any]:
-        """Return what each of the L leaves added to the margin in training: its value less a folded base score."""
+    def step(self, leaf_value: AnyArray, tree: NDArray[np.int64]) -> AnyArray:
+        """Return the (L,) steps that leaves added to the margin in training: their values less a folded base score."""
         if not self.folded.any():
             return leaf_value
         return leaf_value - np.where(self.folded[tree], self.start, 0.0)
 
-    def held(self, values: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-        """Return labels or weights rounded to the precision in which the booster holds them."""
+    def held(self, values: Array | None) -> Array | None:
+        """Return labels or weights, rounded as the booster rounds them."""
         return None if values is None else values.astype(self.label_dtype).astype(np.float64)
 
-    def margin_labels(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def margin_labels(self, y: Array) -> Array:
         """Return the labels as the derivatives see them: on the margin's scale, in the booster's precision."""
         if self.objective is not None and self.objective.link == SIGNED_SQRT:
             y = np.copysign(np.sqrt(np.abs(y.astype(self.label_dtype))), y)
         return y.astype(self.label_dtype).astype(np.float64)
 
 
-def without_constants(alpha: NDArray[np.float64], constant: NDArray[np.bool_]) -> NDArray[np.float64]:
+def without_constants(alpha: Array, constant: NDArray[np.bool_]) -> Array:
     """Return the (T,) learning rates with 0 for constant trees; a model of constants alone takes one full step."""
     alpha = np.where(constant, 0.0, alpha)
     if constant.all():

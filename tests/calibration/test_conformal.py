@@ -173,10 +173,10 @@ def test_says_so(model, conformal_rows):
 
 def test_rows_of_training_or_tuning_warn(model, conformal_rows):
     """Their residuals are smaller than those of new rows, so that nothing is promised."""
-    with pytest.warns(UserWarning, match="rows that wrap saw"):
+    with pytest.warns(UserWarning, match="wrap has seen these rows"):
         model.conformalize(*data(600, 0))
     model.tune(*conformal_rows, distributions=["normal"], rho=0.0)
-    with pytest.warns(UserWarning, match="rows that tune saw"):
+    with pytest.warns(UserWarning, match="tune has seen these rows"):
         model.conformalize(*conformal_rows)
 
 
@@ -194,13 +194,13 @@ def test_settings_may_not_change_afterwards(model, conformal_rows):
     X, y = conformal_rows
     expected = model.conformalize(X, y).predict_interval(X)
     rho = model.rho
-    with pytest.raises(ValueError, match="changed after conformalize: call it again"):
+    with pytest.raises(ValueError, match=r"changed after conformalize: call model\.conformalize again"):
         model.predict_dist(X, rho=rho + 0.1)
     assert np.array_equal(model.predict_dist(X, rho=rho).ppf(0.05), expected[:, 0])
     for name, value in (("rho", 0.3), ("calibration", Calibration(0.5, 2.0))):
         kept = getattr(model, name)
         setattr(model, name, value)
-        with pytest.raises(ValueError, match="changed after conformalize: call it again"):
+        with pytest.raises(ValueError, match=r"changed after conformalize: call model\.conformalize again"):
             model.predict_interval(X)
         model.predict_dist(X, "normal")  # which has nothing to do with it
         setattr(model, name, kept)

@@ -17,7 +17,7 @@ def test_training_rows_warn_once(tunable):
     X, y = heteroscedastic(1200, 0)
     order = np.random.default_rng(0).permutation(len(y))
     for chosen in (slice(None), order):
-        with pytest.warns(UserWarning, match=r"rows that wrap saw.*held-out") as seen:
+        with pytest.warns(UserWarning, match=r"wrap has seen these rows.*held-out") as seen:
             tunable.tune(X[chosen], y[chosen], **FEW)
         assert len(seen) == 1
         assert seen[0].filename == __file__
@@ -76,7 +76,7 @@ def test_six_rows_are_enough(tunable, tune_rows):
         ({"distributions": ["conformal"]}, ValueError, "conformal"),
         ({"sample_weight": np.zeros(500)}, ValueError, "sample_weight must not be"),
         ({"sample_weight": np.ones(4)}, ValueError, "sample_weight has 4 values"),
-        ({"sample_weight": np.arange(500) < 5}, ValueError, "at least 6 rows with a weight, it got 5"),
+        ({"sample_weight": np.arange(500) < 5}, ValueError, "at least 6 rows with a positive weight, it got 5"),
     ],
 )
 def test_bad_input(given, error, match, tunable, tune_rows):
@@ -145,7 +145,7 @@ def test_families_that_cannot_have_the_labels_are_left_out():
 
 def test_rows_of_tune_are_known_in_any_order(tunable, tune_rows):
     tunable.tune(*tune_rows, **FEW)
-    with pytest.warns(UserWarning, match="rows that tune saw"):
+    with pytest.warns(UserWarning, match="tune has seen these rows"):
         tunable.conformalize(tune_rows[0][::-1], tune_rows[1][::-1])
 
 

@@ -9,8 +9,8 @@ ROOT = Path(__file__).parents[2]
 
 # Bottom to top. Rooms on one line do not import each other.
 LAYERS = [
-    "version errors checks parallel writing",
-    "device",
+    "version errors arrays parallel writing",
+    "checks device",
     "trees",
     "kernels",
     "tables",

@@ -222,7 +222,7 @@ def test_bad_arrays_on_the_device(X, match, lightgbm_model, calls):
 def test_tuning_and_conformal_intervals(lightgbm_model, calls):
     booster, X, y, _ = lightgbm_model
     model = wrap(booster, Tensor(X), Tensor(y))
-    with pytest.warns(UserWarning, match="rows that wrap saw"):
+    with pytest.warns(UserWarning, match="wrap has seen these rows"):
         model.tune(Tensor(X), Tensor(y), distributions="normal", rho=[0.0, 0.1])
     with pytest.warns(UserWarning, match="rows that"):
         model.conformalize(Tensor(X), Tensor(y))

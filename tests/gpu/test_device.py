@@ -47,7 +47,7 @@ def test_without_the_package(trained, monkeypatch):
 
 def test_without_a_gpu(trained, without_gpu):
     booster, X, y, _ = trained
-    with pytest.raises(RuntimeError, match=r"no GPU can be used.*nvidia-smi.*pip install.*device='cpu'"):
+    with pytest.raises(RuntimeError, match=r"no usable GPU.*nvidia-smi.*pip install.*device='cpu'"):
         wrap(booster, X, y, device="cuda")
 
 

@@ -122,8 +122,8 @@ def test_init_scores(kind, suffix, make_data, tmp_path, capsys):
     mean = pd.read_parquet(tmp_path / "out.parquet")["mean"]
     assert np.array_equal(mean, model.predict(frame, init_score=start).astype(float))
     _, err = run(capsys, "tune", made, "--data", path, "--label", "y", *given)
-    assert "warning: these are the rows that wrap saw" in err
-    with pytest.warns(UserWarning, match="rows that wrap saw"):
+    assert "warning: wrap has seen these rows" in err
+    with pytest.warns(UserWarning, match="wrap has seen these rows"):
         best = model.tune(frame, y, init_score=start).best
     assert load(made).rho == best.rho
 

@@ -222,7 +222,7 @@ def test_objectives_that_need_all_rows_are_refused(make_data):
         wrap(booster, never())
     levels = torch_objective(smooth, levels=[(np.arange(400) // 10, 1.0)])
     for coupled in (levels, torch_objective(smooth, hessian="rowsum")):
-        with pytest.raises(UnsupportedModelError, match=r"torch_objective.*couples rows.*all of them for each tree"):
+        with pytest.raises(UnsupportedModelError, match=r"torch_objective.*couples rows.*needs all rows at once"):
             wrap(booster, never(), objective=coupled)
     hidden = torch_objective(lambda pred, true: (pred - true) ** 2 + pred.var())
     with pytest.raises(UnsupportedModelError, match="couples rows"):

@@ -161,7 +161,7 @@ def test_tune_stays_and_conformal_goes(make_data):
     assert (model.rho, model.distribution, model.calibration.b) == chosen
     model.conformalize(X[1500:2000], y[1500:2000])
     model.update(X[2000:2500], y[2000:2500])
-    with pytest.raises(ValueError, match=r"update took them back: call model.conformalize"):
+    with pytest.raises(ValueError, match=r"update removed them: call model.conformalize"):
         model.predict_interval(X)
     model.conformalize(X[1500:2000], y[1500:2000])
     assert coverage(y[2500:], model.predict_interval(X[2500:], 0.9)) > 0.8
@@ -241,7 +241,7 @@ def test_init_scores(make_data):
         (lambda m, X, y: m.update([(X, y), (X, y * np.nan)]), ValueError, "batch 1: y has 1200 NaN"),
         (lambda m, X, y: m.update(iter([])), ValueError, "no batches"),
         (lambda m, X, y: m.update(failing(X, y)), ConnectionError, "half-way"),
-        (lambda m, X, y: m.update(LeafMoments.of_nothing(3)), ValueError, "moments of 3 leaves"),
+        (lambda m, X, y: m.update(LeafMoments.of_nothing(3)), ValueError, "moments have 3 leaves"),
     ],
 )
 def test_nothing_is_half_updated(call, error, match, trained):

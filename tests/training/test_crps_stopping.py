@@ -150,8 +150,8 @@ def test_sets_without_a_score_are_told(numeric_sets):
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"distribution": "empirical"}, ValueError, "'empirical' is made from residuals.*not from moments alone"),
-        ({"distribution": "conformal"}, ValueError, "'conformal' is made from residuals.*not from moments alone"),
+        ({"distribution": "empirical"}, ValueError, "'empirical' needs residuals of held-out rows"),
+        ({"distribution": "conformal"}, ValueError, "'conformal' needs residuals of held-out rows"),
         ({"distribution": "cauchy"}, ValueError, "unknown distribution 'cauchy'"),
         ({"rho": 1.5}, ValueError, r"rho must lie in \[-1, 1\], not 1.5"),
         ({"X": np.ones((3, 2))}, TypeError, "needs labels: give X=X, y=y"),
@@ -193,7 +193,7 @@ def test_refused_where_rows_are_not_known(numeric_sets):
         xgb.cv(XGB, xgb.DMatrix(*train), 2, callbacks=[callback])
     with pytest.raises(TypeError, match=r"rows of training.*give X= and y=, or X=dtrain"):
         run_xgboost({}, crps_callback(*valid), *train)
-    with pytest.raises(TypeError, match=r"does not give back.*X=X, y=y.*free_raw_data=False"):
+    with pytest.raises(TypeError, match=r"data set did not keep its rows.*X=X, y=y.*free_raw_data=False"):
         run_lightgbm({}, crps_callback(*valid), *train)
     old = lgb.train(LGB, lgb.Dataset(*train), 2)
     with pytest.raises(UnsupportedModelError, match=r"continued training \(init_model\).*tables as X and X_val"):

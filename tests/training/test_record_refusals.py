@@ -70,7 +70,7 @@ def test_a_custom_objective_must_be_given(numeric):
 def test_another_matrix_is_seen(numeric, weight):
     X, y = numeric
     for other in (xgb.DMatrix(X, y[::-1]), xgb.DMatrix(X, y, weight=weight), xgb.DMatrix(X[:300], y[:300])):
-        with pytest.raises(UnsupportedModelError, match="very matrix of training"):
+        with pytest.raises(UnsupportedModelError, match="same matrix as to training"):
             xgb.train(XGB, xgb.DMatrix(X, y), TREES, callbacks=[record(other)])
 
 
