@@ -449,13 +449,15 @@ class ProbabilisticModel:
 
     def __repr__(self) -> str:
         objective = self.spec.objective.name if self.spec.objective else "custom"
+        identity = self.calibration == Calibration()
+        calibration = "" if identity else f"\n  calibration:  {self.state.describe_calibration()}"
         return (
             f"ProbabilisticModel: {self.forest.booster}, {objective}, {self.forest.n_trees} trees, "
             f"{self.forest.n_leaves} leaves\n"
             f"  rows seen:    {self.moments.rows:.0f}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"
-            f"  distribution: {self.chosen}"
+            f"  distribution: {self.chosen}" + calibration
         )
 
 

@@ -111,7 +111,7 @@ def class_names(thing: Any) -> set[str]:
 
 
 def check_fitted(estimator: Any, attribute: str) -> None:
-    """Refuse an estimator that lacks an attribute which `fit` sets."""
+    """Refuse an estimator that is not fitted; `attribute` is one that `fit` sets."""
     # an unfitted LightGBM estimator raises its own error, scikit-learn's, or AttributeError, depending on its version
     try:
         getattr(estimator, attribute)

@@ -86,7 +86,7 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "default_rho": model.default_rho,
         "distribution": model.distribution,
         "tuned": chosen.tuned,
-        "calibration": vars(model.calibration),
+        "calibration": vars(model.calibration) | {"effect": model.state.describe_calibration()},
         "conformal": None if scores is None else {"rows": len(scores.residuals), "family": scores.family},
         "certificate": vars(model.certificate),
     }
@@ -112,7 +112,6 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     from ..leaves.certificate import Certificate
-    from ..predict.power_map import Calibration
 
     conformal = facts["conformal"]
     return [
@@ -121,7 +120,7 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("variance", ("boosted" if facts["boosted"] else "pgbm") + f" (tune chooses: {facts['variance']})"),
         ("rho", f"{facts['rho']:.4g} (default {facts['default_rho']:.4g})"),
         ("distribution", f"{facts['distribution']}, {'tuned' if facts['tuned'] else 'untuned'}"),
-        ("calibration", f"variance -> {Calibration(**facts['calibration'])}"),
+        ("calibration", facts["calibration"]["effect"]),
         ("conformal", f"{conformal['rows']} rows around {conformal['family']}" if conformal else "no"),
         ("certificate", str(Certificate(**facts["certificate"]))),
     ]

@@ -89,7 +89,7 @@ class Empirical(Distribution):
         return self._outcome(rng.choice(self.residuals, shape), loc, scale)
 
     def _crps(self, y: Array, loc: Array, scale: Array) -> Array:
-        """Return E|Y - y| - E|Y - Y'| / 2, by running sums over the sorted residuals."""
+        """Return E|Y - y| - E|Y - Y'| / 2, with Y' a copy of Y, from cumulative sums of sorted residuals."""
         r, m = self.residuals, len(self.residuals)
         on_lower = self._count_on_lower(loc, scale)
         low = np.where(on_lower > 0, self.lower, 0.0)

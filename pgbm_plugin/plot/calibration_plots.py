@@ -29,12 +29,12 @@ def pit(
     """Draw a histogram of the outcomes' probability integral transforms (PIT).
 
     The PIT of an outcome is the probability that its distribution gave to smaller values. If the distributions are
-    right, the histogram is flat. A U shape means that spreads are too small, a hump that they are too large, a slope
-    that predictions are too low (rising) or too high (falling).
+    right, the histogram is flat. A U shape means that spreads are too small. A hump means that they are too large. Bars
+    that rise mean that predictions are too low, and bars that fall that they are too high.
 
-    The dashed lines allow for chance. If the rows are independent, all bins of a calibrated model, whose distributions
-    are right, lie between the lines with probability `confidence`. For distributions made of residuals ("empirical",
-    "conformal"), the lines also allow for the chance in these residuals.
+    The dashed lines allow for chance. If the rows are independent and the distributions right, all bins lie between the
+    lines at once with probability `confidence`. For distributions made of residuals ("empirical", "conformal"), the
+    lines are wider, because these residuals are a sample themselves.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def pit(
     confidence : float
         Probability that all bins of a calibrated model lie between the dashed lines.
     random_state : int or numpy.random.Generator
-        Seed. The PIT of a count is drawn at random from the step that the cumulative distribution takes there.
+        Seed. A count has no single PIT: it is drawn between the probabilities of fewer and of at most so many.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into and to return. Default: those of a new figure.
     """

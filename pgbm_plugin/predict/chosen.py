@@ -122,10 +122,10 @@ class Chosen:
         boosted = "" if self.scale is None else "boosted "
         if self.distribution == "conformal" and self.conformal is not None:
             rows, around = len(self.conformal.residuals), self.conformal.family
-            return f"{self.distribution} on {rows} rows around {around}, {boosted}variance -> {self.calibration}"
+            return f"{self.distribution} on {rows} rows around {around}" + (f", {boosted}variance" if boosted else "")
         if not self.tuned:
             return f"{self.distribution}, untuned" + (f" {boosted}variance" if boosted else "")
-        return f"{self.distribution}, {boosted}variance -> {self.calibration}"
+        return f"{self.distribution}, tuned" + (f", {boosted}variance" if boosted else "")
 
 
 def hash_labels(y: Array) -> bytes:

@@ -12,6 +12,7 @@ from ..parallel import run_chunks
 from ..tables.rows import Rows
 from ..trees.forest import Forest
 from .power_map import Calibration
+from .recursion import recursion
 
 # Steps from roots to leaves in all trees, at most; each takes 21 bytes.
 _MAX_STEPS = 1 << 26
@@ -96,7 +97,7 @@ def explain_variance(
     weight = np.ones(forest.n_leaves)
     np.multiply.at(weight, at, paths.slot_share)
     mean_sd = np.sqrt(np.bincount(tree, weight * value, forest.n_trees))
-    mean_variance = _recursion(mean_sd, rho)
+    mean_variance = recursion(mean_sd, rho)
 
     out, variance = np.zeros((len(rows), forest.features.count + 1)), np.empty(len(rows))
 
@@ -111,14 +112,6 @@ def explain_variance(
     base = float(mean_variance[-1])
     out[:, :-1] *= _secant(calibration, variance, base)[:, None]
     out[:, -1] = calibration(np.array([base]))[0]
-    return out
-
-
-def _recursion(sd: Array, rho: float) -> Array:
-    """Return the (T + 1,) variances before each tree and after the last, from the trees' standard deviations."""
-    out = np.zeros(len(sd) + 1)
-    for t, s in enumerate(sd):
-        out[t + 1] = (np.sqrt(out[t]) - rho * s) ** 2 + s * s * (1.0 - rho * rho)
     return out
 
 

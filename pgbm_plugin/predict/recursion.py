@@ -102,3 +102,11 @@ def variances(forest: Forest, rows: Rows, leaf_sd: Array, rho: Array, n_jobs: in
     sd, out = route.ordered(leaf_sd), np.zeros((len(rho), len(rows)))
     run_chunks(lambda lo, hi: route.add_variances(lo, hi, sd, rho, out), len(rows), route.task, route.threads(n_jobs))
     return out
+
+
+def recursion(sd: Array, rho: float) -> Array:
+    """Return the (T + 1,) variances before each tree and after the last (paper eq. 12), from the trees' deviations."""
+    out = np.zeros(len(sd) + 1)
+    for t, s in enumerate(sd):
+        out[t + 1] = (np.sqrt(out[t]) - rho * s) ** 2 + s * s * (1.0 - rho * rho)
+    return out

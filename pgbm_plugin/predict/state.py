@@ -19,6 +19,7 @@ from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
 from .chosen import Chosen
 from .log_scale import LogScale
+from .recursion import recursion
 
 Mean = Literal["booster", "pgbm"]
 """Leaf values of predictions: those that the booster stored, or the paper's expected weights."""
@@ -67,6 +68,27 @@ class ModelState:
     def support(self) -> float:
         """Return the lower bound of outcomes: 0 under a log link, else -inf."""
         return 0.0 if self.forest.link == LOG else -np.inf
+
+    def typical_std(self) -> tuple[float, float] | None:
+        """Return the standard deviation of a typical margin before and after calibration; None for a boosted scale.
+
+        A typical row reaches the leaves of each tree as often as the rows that `wrap` saw.
+        """
+        if self.chosen.scale is not None:
+            return None
+        rows = self.moments.count.astype(np.float64)
+        squares = np.add.reduceat(rows * self.weights.sd**2, self.forest.leaf_start[:-1]) / self.moments.rows
+        variance = recursion(np.sqrt(squares), self.chosen.rho)[-1:]
+        return float(np.sqrt(variance[0])), float(np.sqrt(self.chosen.calibration(variance)[0]))
+
+    def describe_calibration(self) -> str:
+        """Return in words what calibration does to a typical row, and the power map behind it."""
+        power_map = f"variance -> {self.chosen.calibration}"
+        typical = self.typical_std()
+        if typical is None:
+            return f"boosted {power_map}"
+        before, after = (f"{float(f'{std:.3g}'):,g}" for std in typical)
+        return f"typical std{' of the logarithm' if self.forest.link == LOG else ''} {before} -> {after} ({power_map})"
 
     def predicts_positive(self) -> bool:
         """Tell whether the prediction for every possible row is positive."""

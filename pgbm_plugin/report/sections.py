@@ -219,7 +219,7 @@ def about(model: ProbabilisticModel) -> str:
             "rho, correlation between trees",
             f"{model.rho:.4g}" + (" (default)" if model.rho == model.default_rho else ""),
         ),
-        ("calibration", "none" if identity else f"variance -> {model.calibration}"),
+        ("calibration", "none" if identity else model.state.describe_calibration()),
         (
             "conformal",
             "no" if conformal is None else f"on {len(conformal.residuals):,} rows, around {conformal.family}",

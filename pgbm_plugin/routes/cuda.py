@@ -37,7 +37,7 @@ class Cuda(Route):
 
     @cached_property
     def moments_task(self) -> int:  # type: ignore[override]
-        """Return how many rows fit with their y, weight, margin, g and h, and with their share of the accumulators."""
+        """Return how many rows fit into the GPU's memory, with their columns and the accumulators of their block."""
         from ..kernels.accumulate import COLUMNS
         from ..kernels.cuda import BLOCK_ROWS, SEGMENTS
 

@@ -232,7 +232,7 @@ def feature_places(columns: Sequence[str], features: Features, besides: Sequence
     chosen = [[i for i in places[name] if columns[i] == name] or places[name] for name in features.names]
     twice = [name for name, several in zip(features.names, chosen, strict=True) if len(several) > 1]
     if twice:
-        raise ValueError(f"it has columns of the model more than once: {', '.join(map(repr, twice[:5]))}")
+        raise ValueError(f"it has duplicate columns: {', '.join(map(repr, twice[:5]))}")
     return [place for (place,) in chosen]
 
 

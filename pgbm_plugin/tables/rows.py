@@ -45,7 +45,7 @@ class Rows(ABC):
         return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
 
     def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions of the given columns in a matrix of `blocks`: a converted one has no other columns."""
+        """Return at which places the matrices of ``blocks(lo, hi, columns)`` have these columns: 0, 1, 2..."""
         return np.arange(len(columns))
 
     def converted(self) -> Rows:

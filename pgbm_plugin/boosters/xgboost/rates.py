@@ -226,7 +226,7 @@ def _well_determined(e: _Equations, rates: Rates) -> bool:
 
 
 def _eta_per_tree(e: _Equations, nominal: Rates) -> Rates:
-    """Fit a learning rate per tree and one lambda, with l1 as it is, by alternating least squares."""
+    """Fit a learning rate per tree and one L2 regularisation, by alternating least squares; L1 stays nominal."""
     lambda_, n_trees = nominal.lambda_, len(nominal.eta)
     eta = nominal.eta
     for _ in range(50):
