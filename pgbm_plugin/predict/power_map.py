@@ -28,7 +28,7 @@ class Calibration:
 
     def __post_init__(self) -> None:
         if not (self.b >= 0.0 and self.c >= 0.0):
-            raise ValueError(f"b and c of a Calibration must not be negative, not {self.b} and {self.c}")
+            raise ValueError(f"b and c of a calibration must not be negative, not {self.b} and {self.c}")
 
     def __call__(self, variance: Array) -> Array:
         """Return the calibrated variances."""

@@ -281,7 +281,7 @@ def test_refusals(trained):
     model = wrap(*trained, variance="boosted")
     with pytest.raises(ValueError, match="variance must be"):
         model.tune(X, y, variance="best")
-    with pytest.raises(ValueError, match="leave calibrate=True"):
+    with pytest.raises(ValueError, match="needs calibrate=True"):
         model.tune(*rows(300, seed=1), calibrate=False)
     with pytest.raises(ValueError, match="variance='pgbm'"):
         model.explain_variance(X)

@@ -42,7 +42,7 @@ def test_a_forgotten_start_warns(method, known, tune_rows):
         model = wrap(booster, moments)
     given = FEW if method == "tune" else {}
     X_val, y_val = tune_rows[0], tune_rows[1] + 40.0
-    match = "training had an init_score" if known else rf"that {method} got are \+\d.* off .* init_score"
+    match = "training had an init_score" if known else rf"that {method} got differ .* by \+\d.* init_score"
     with pytest.warns(UserWarning, match=match) as seen:
         getattr(model, method)(X_val, y_val, **given)
     assert len(seen) == 1

@@ -224,6 +224,6 @@ def test_tuning_and_conformal_intervals(lightgbm_model, calls):
     model = wrap(booster, Tensor(X), Tensor(y))
     with pytest.warns(UserWarning, match="wrap has seen these rows"):
         model.tune(Tensor(X), Tensor(y), distributions="normal", rho=[0.0, 0.1])
-    with pytest.warns(UserWarning, match="rows that"):
+    with pytest.warns(UserWarning, match="has seen these rows"):
         model.conformalize(Tensor(X), Tensor(y))
     assert model.predict_interval(Tensor(X)).array.shape == (ROWS, 2)

@@ -121,7 +121,7 @@ def test_moments_of_another_model_are_refused(make_data):
     one, other = (lgb.train(LGB, lgb.Dataset(X, label), 2) for label in (y, -(y**2)))
     larger = lgb.train({**LGB, "num_leaves": 4}, lgb.Dataset(X, y), 3)
     moments = partial_moments(one, X, y)
-    with pytest.raises(ValueError, match=r"of 16 leaves, the model has 12"):
+    with pytest.raises(ValueError, match="moments have 16 leaves, the model has 12"):
         wrap(larger, moments)
     with pytest.raises(ValueError, match="do not merge"):
         moments.merge(partial_moments(larger, X, y))
@@ -130,7 +130,7 @@ def test_moments_of_another_model_are_refused(make_data):
     lost = replace(moments, count=np.maximum(moments.count - 1, 0))
     with pytest.raises(ValueError, match="hold all rows"):
         wrap(one, lost)
-    with pytest.raises(ValueError, match="moments of no rows"):
+    with pytest.raises(ValueError, match="moments have no rows"):
         wrap(one, partial_moments(one, X[:0], y[:0]))
     with pytest.raises(TypeError, match=r"objective was given, but moments are complete"):
         wrap(one, moments, objective=lambda margin, y: (margin, y))
