@@ -53,7 +53,7 @@ class Booster:
     read_estimator : callable or None
         ``estimator -> Reading``, where an estimator predicts otherwise than its live model. Default: reads the latter.
     read_dataset : callable
-        ``data -> RawRows`` of its data set; TypeError if that does not give back its rows.
+        ``data -> RawRows`` of its data set; TypeError if that did not keep its rows.
     training_columns : callable
         ``data -> TrainingColumns`` of a data set that an objective is called with.
     held_data : callable or None

@@ -86,7 +86,8 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "default_rho": model.default_rho,
         "distribution": model.distribution,
         "tuned": chosen.tuned,
-        "calibration": vars(model.calibration) | {"effect": model.state.describe_calibration()},
+        "calibration": vars(model.calibration),
+        "calibration_effect": model.state.describe_calibration(),
         "conformal": None if scores is None else {"rows": len(scores.residuals), "family": scores.family},
         "certificate": vars(model.certificate),
     }
@@ -120,7 +121,7 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("variance", ("boosted" if facts["boosted"] else "pgbm") + f" (tune chooses: {facts['variance']})"),
         ("rho", f"{facts['rho']:.4g} (default {facts['default_rho']:.4g})"),
         ("distribution", f"{facts['distribution']}, {'tuned' if facts['tuned'] else 'untuned'}"),
-        ("calibration", facts["calibration"]["effect"]),
+        ("calibration", facts["calibration_effect"]),
         ("conformal", f"{conformal['rows']} rows around {conformal['family']}" if conformal else "no"),
         ("certificate", str(Certificate(**facts["certificate"]))),
     ]

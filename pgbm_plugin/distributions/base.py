@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arrays import Array
 from ..checks import check_level
-from .arrays import Array, fill_rows, read_only, with_point_masses
+from .per_row import fill_rows, read_only, with_point_masses
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import Array
 from ..checks import check_level
 from ..errors import warn
-from .arrays import Array
 from .empirical import Empirical
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Distribution
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Distribution
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betaln, digamma, gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, xlogy
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Positive
 from .normal import normal_where_narrow
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import exp1
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Distribution
 
 _SD = math.pi / math.sqrt(6.0)

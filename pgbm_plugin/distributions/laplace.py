@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Symmetric
 
 

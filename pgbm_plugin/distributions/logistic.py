@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import expit, log_expit, logit
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Symmetric
 
 _SD = math.pi / math.sqrt(3.0)

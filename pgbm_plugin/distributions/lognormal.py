@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Positive
 from .normal import LOG_SQRT_2PI
 

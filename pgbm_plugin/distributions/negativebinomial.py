@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Positive
 from .discrete import Discrete, search_quantile
 from .normal import normal_where_narrow

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Symmetric
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ive, pdtr, pdtrc, xlogy
 
-from .arrays import Array
+from ..arrays import Array
 from .discrete import Discrete, search_quantile
 from .normal import normal_where_narrow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import beta, betaln, digamma, stdtr, stdtrit
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Symmetric
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import digamma, gammainc, gammaln, zeta
 
-from .arrays import Array
+from ..arrays import Array
 from .base import Positive
 
 

@@ -126,9 +126,7 @@ def check_takes_batches(spec: TrainingSpec, objective: CustomObjective | None) -
             f"it a torch_objective, for which coupling can be tested, or {way_out}"
         )
     if objective.levels is not None or objective.hessian == "rowsum":
-        raise UnsupportedModelError(
-            f"{objective!r} couples rows, so each tree needs all rows at once: {way_out}"
-        )
+        raise UnsupportedModelError(f"{objective!r} couples rows, so each tree needs all rows at once: {way_out}")
 
 
 def on_batch(spec: TrainingSpec, objective: CustomObjective | None, data: LabelledRows, probe: bool) -> TrainingSpec:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..tables.rows import Rows, some_rows
 from ..trees.forest import Forest
-
-Array = NDArray[np.float64]
 
 # The most rows that are walked, and the most numbers of trees at which their variances are summarised.
 MAX_ROWS, MAX_PLACES = 2000, 200

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arrays import Array
 from ..checks import check_levels
 from ..distributions import Distribution, Empirical
 from ..tables.columns import read_column
-
-Array = NDArray[np.float64]
 
 # Number of calibrated models that are simulated for a band. Its ends are then exact to a few hundredths of its width.
 DRAWS = 10_000

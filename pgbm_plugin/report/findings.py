@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..calibration.held_out import are_wrapped_rows
 from ..distributions import Discrete, Distribution, Normal
 from ..plot.growth import Growth, variance_growth
@@ -20,7 +21,6 @@ from ..tables.rows import Rows, some_rows
 if TYPE_CHECKING:
     from ..model import ProbabilisticModel
 
-Array = NDArray[np.float64]
 
 # The most rows that are scored. A standard error is then 1/300 of a standard deviation.
 MAX_ROWS = 100_000

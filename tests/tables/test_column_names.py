@@ -60,7 +60,7 @@ def test_columns_that_are_there_twice(make_data):
     named = pd.DataFrame(X, columns=list("abcd"))
     model = wrap(lgb.train(LGB, lgb.Dataset(named, y), 4), named, y)
     both = pd.concat([named, named[["b"]]], axis=1)
-    with pytest.raises(ValueError, match="batch 0: it has columns of the model more than once: 'b'"):
+    with pytest.raises(ValueError, match="batch 0: it has duplicate columns: 'b'"):
         next(model.predict_dist(iter([both])))
 
 

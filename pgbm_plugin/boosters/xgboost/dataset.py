@@ -13,7 +13,7 @@ def read_dataset(data: Any) -> RawRows:
     try:
         X = data.get_data()
     except Exception as error:  # XGBoostError, which we would have to import
-        raise TypeError(f"the {type(data).__name__} does not give back its rows; call wrap(booster, X, y)") from error
+        raise TypeError(f"the {type(data).__name__} did not keep its rows: call wrap(booster, X, y)") from error
     fields = (data.get_label(), data.get_weight(), data.get_base_margin())
     return RawRows(X, *(field if field.size else None for field in fields))
 
