@@ -57,15 +57,29 @@ class Recorded:
     moments: list[LeafMoments]  # the moments of each tree
     failure: str | None = None  # why no further trees were recorded
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a plain dict, so that a pickled booster loads where this package is not installed."""
+        leaves = [(tree.label, tree.value) for tree in self.leaves]
+        moments = [(tree.rows, tree.arrays()) for tree in self.moments]
+        return dict, ({**vars(self), "leaves": leaves, "moments": moments},)
+
+    @classmethod
+    def from_pickle(cls, plain: dict[str, Any]) -> Recorded:
+        """Return what `__reduce__` made a dict of."""
+        leaves = [TreeLeaves(*tree) for tree in plain["leaves"]]
+        moments = [LeafMoments(rows, **arrays) for rows, arrays in plain["moments"]]
+        return cls(**{**plain, "leaves": leaves, "moments": moments})
+
 
 def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[TrainingSpec, LeafMoments, bool] | None:
     """Return the spec, the moments, and whether rows were weighted; None if nothing was recorded.
 
     `forest` and `spec` were read from the booster, without the trees after the best iteration.
     """
-    seen: Recorded | None = getattr(live_model(booster), _ATTRIBUTE, None)
-    if seen is None:
+    stored: Any = getattr(live_model(booster), _ATTRIBUTE, None)
+    if stored is None:
         return None
+    seen: Recorded = Recorded.from_pickle(stored) if isinstance(stored, dict) else stored
     if len(seen.leaves) < forest.n_trees:
         reason = seen.failure or "training went on without it"
         raise ValueError(f"record() saw {len(seen.leaves)} of the model's {forest.n_trees} trees: {reason}; {_INSTEAD}")

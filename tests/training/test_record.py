@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 import warnings
 
 import lightgbm as lgb
@@ -12,6 +14,7 @@ import xgboost as xgb
 
 from pgbm_plugin import record, wrap
 from pgbm_plugin.boosters.xgboost import recorder
+from tests.same import assert_same_moments
 from tests.training.recorded import LGB, TREES, XGB, check, train_lightgbm, train_xgboost
 
 LIGHTGBM = {
@@ -279,3 +282,15 @@ def test_lightgbm_constants(objective, numeric):
     booster = train_lightgbm(X, y, params, rounds=4, callbacks=[reset])
     assert [tree["num_leaves"] > 1 for tree in booster.dump_model()["tree_info"]] == [False, True, True]
     check(booster, X, y, status)
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])
+def test_a_pickled_booster_needs_no_plugin(kind, numeric, tmp_path):
+    X, y = numeric
+    booster = train_lightgbm(X, y) if kind == "lightgbm" else train_xgboost(X, y)
+    (tmp_path / "booster.pkl").write_bytes(pickle.dumps(booster))
+    code = "import sys; sys.modules['pgbm_plugin'] = None; import pickle; pickle.load(open('booster.pkl', 'rb'))"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    again = wrap(pickle.loads((tmp_path / "booster.pkl").read_bytes()))  # noqa: S301
+    assert_same_moments(again.moments, wrap(booster).moments)
+    assert again.certificate == wrap(booster).certificate
