@@ -18,11 +18,12 @@ from unittest.mock import patch
 import lightgbm as lgb
 import numpy as np
 
-from pgbm_plugin import ProbabilisticModel, predictor, wrap
+from pgbm_plugin import ProbabilisticModel, wrap
 from pgbm_plugin.calibration import validation
 from pgbm_plugin.calibration.search import DEFAULT_RHO, _Refinement
 from pgbm_plugin.calibration.validation import Validation
 from pgbm_plugin.parallel import progress_bar
+from pgbm_plugin.predict import predictions
 from pgbm_plugin.scores import crps, crps_ensemble
 
 FAMILIES = [
@@ -74,7 +75,7 @@ def stages() -> Iterator[Counter[str]]:
         return call
 
     with ExitStack() as stack:
-        for module, name in ((validation, "variances"), (predictor, "margins")):
+        for module, name in ((validation, "variances"), (predictions, "margins_and_variances")):
             stack.enter_context(patch.object(module, name, timed(getattr(module, name), lambda *_: "walk")))
         stack.enter_context(patch.object(Validation, "fit_map", timed(Validation.fit_map, lambda *_: "maps")))
         stack.enter_context(patch.object(Validation, "score", timed(Validation.score, lambda _, name, *__: name)))

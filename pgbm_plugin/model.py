@@ -67,7 +67,7 @@ class ProbabilisticModel:
     certificate : Certificate
         Whether the moments are those of training.
     chosen : Chosen
-        What `tune`, `conformalize` and the user chose, read-only.
+        All that `tune`, `conformalize` and the user chose, read-only: `rho`, `distribution`, `calibration` and more.
     rho : float
         Correlation between successive trees (paper eq. 12), in [-1, 1]. May be set.
     default_rho : float
@@ -79,7 +79,7 @@ class ProbabilisticModel:
     mean : {"booster", "pgbm"}
         Which leaf values predictions are made of.
     variance : {"pgbm", "boosted", "auto"}
-        What `tune` chooses among unless told otherwise.
+        What `wrap` was told, and the default of `tune`'s argument of this name.
     training_scale : LogScale or None
         The boosted scale of the rows that `wrap` saw.
     device : str
@@ -128,11 +128,18 @@ class ProbabilisticModel:
     def calibration(self, value: Calibration) -> None:
         self._choose(calibration=value)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("state", "device", "n_jobs") and not hasattr(type(self), name):
+            raise AttributeError(
+                f"a model has no attribute {name!r}; rho, distribution, calibration, device and n_jobs can be set"
+            )
+        super().__setattr__(name, value)
+
     def _choose(self, **changes: Any) -> None:
         self.state = replace(self.state, chosen=replace(self.chosen, **changes))
 
     def with_features(self, features: Features) -> ProbabilisticModel:
-        """Return the same model for rows of another look, such as other categorical columns."""
+        """Return a model that expects other features of a row, such as other categorical columns."""
         forest = self.forest.with_features(features)
         return ProbabilisticModel(replace(self.state, forest=forest), device=self.device, n_jobs=self.n_jobs)
 
@@ -183,7 +190,7 @@ class ProbabilisticModel:
             Score that each row starts from, as in `predict`.
         dtype : dtype
             float32 lets a GPU compute the variances in single precision, to about 1e-5, which is far faster on many
-            GPUs. Means stay as they are, and distributions live on the host.
+            GPUs. It does not change the means. Distributions are always in the memory of the CPU.
         """
         if dtype is not np.float64 and np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
@@ -311,11 +318,10 @@ class ProbabilisticModel:
         score : {"crps", "nll"}
             The continuous ranked probability score, or the negative log likelihood.
         distributions : str or sequence of str, optional
-            Families to try. Default: all that fit whatever the model may predict. Families that need a positive mean,
-            such as lognormal and gamma, are among them under a log link, or if the leaves add up to more than 0 for
-            every row. Elsewhere they are tried only if named.
+            Families to try. Default: all, but those that need a positive mean, such as lognormal and gamma, only if
+            the model predicts more than 0 for every possible row. To try them on other models, name them.
         rho : float or array-like, optional
-            Correlations to try. Default: a grid, which is refined around its best.
+            Correlations to try. Default: a grid from -0.1 to 0.9, which is refined around its best.
         calibrate : bool
             Fit the power map sigma^2 -> c sigma^(2 b) as well.
         variance : {"pgbm", "boosted", "auto"}, optional
@@ -390,10 +396,11 @@ class ProbabilisticModel:
         """Merge the moments of more labelled rows, without retraining: the spread changes, the mean does not.
 
         With `decay`, the weight of every earlier row is multiplied by it, so that the moments follow a noise that
-        changes: after k updates, a row of the first counts decay^k of a new one. Leaves that no new row reaches keep
-        their spread.
+        changes: after k updates, a row that `wrap` saw counts decay^k times as much as a new one. Leaves that no new
+        row reaches keep their spread.
 
-        `default_rho` follows the rows, and so does `rho` if it was the default. What `tune` chose stays, with its power
+        `default_rho` is computed anew from the number of rows, and so is `rho` if it was the default. What `tune` chose
+        stays, with its power
         map rescaled: if all variances double, so do the calibrated ones. `conformalize` holds for the old spread only,
         and must be called again. The certificate is that of all rows. If anything fails, the model is what it was.
 
@@ -422,8 +429,8 @@ class ProbabilisticModel:
         In each tree the parts are the exact Shapley values of the leaf's variance. The expectation over features that
         are not known is taken as in the boosters' ``pred_contrib``: by the shares of the rows that `wrap` saw on either
         side of a split. At ``rho = 0`` without a power map they add up to the Shapley values of the variance. Otherwise
-        trees interact through rho and `calibration`, and both are attributed by the slope of the secant between this
-        row and the average row, so that the parts sum exactly.
+        trees interact, through rho and through the power map. The parts are then scaled by the slope of the straight
+        line from the average row to this row, so that they sum exactly.
         """
         from .predict.explain import explain_variance
 
@@ -451,10 +458,11 @@ class ProbabilisticModel:
         objective = self.spec.objective.name if self.spec.objective else "custom"
         identity = self.calibration == Calibration()
         calibration = "" if identity else f"\n  calibration:  {self.state.describe_calibration()}"
+        decayed = "" if self.moments.freedom is None else " (effective, after decay)"
         return (
             f"ProbabilisticModel: {self.forest.booster}, {objective}, {self.forest.n_trees} trees, "
             f"{self.forest.n_leaves} leaves\n"
-            f"  rows seen:    {self.moments.rows:.0f}\n"
+            f"  rows seen:    {self.moments.rows:.0f}{decayed}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"
             f"  distribution: {self.chosen}" + calibration
@@ -464,6 +472,6 @@ class ProbabilisticModel:
 def _check_table(X: Any) -> None:
     if is_stream(X):
         raise TypeError(
-            "this takes one table; for batches and files there are predict_dist(batches), which gives the "
-            "distributions of one after the other, and predict_parquet; read those of tune and conformalize first"
+            "this method takes one table in memory, not files or an iterator: predict those with predict_dist or "
+            "predict_parquet; for tune and conformalize, read the rows into a table first"
         )

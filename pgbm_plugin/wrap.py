@@ -55,14 +55,16 @@ def wrap(
         a saved model of either.
     X : table, data set or stream, optional
         The training rows, or held-out rows; `certificate` tells which. A table is NumPy, pandas, polars, PyArrow, SciPy
-        sparse or Dask. An lgb.Dataset or xgb.DMatrix brings its own y. `X` may be left out if the booster was trained
-        with `record`, holds what `embed` stored in it, or still holds its data.
+        sparse, torch, CuPy, cuDF or Dask. An lgb.Dataset or xgb.DMatrix brings its own y. `X` may be left out if the
+        booster was trained with `record`, if `embed` stored moments in it, or if it still holds its data (LightGBM with
+        keep_training_booster=True and free_raw_data=False).
 
         Rows that do not fit into memory come in batches: an iterator of ``(X, y)`` or ``(X, y, weight)``, or of frames
         with the label among their columns; or Parquet or CSV files, "data/*.parquet". They are read once, and results
         are those of all rows at once. LightGBM starts from the mean label, which is known only after the last batch;
-        until then, 6 to 10 bytes per row are kept in a temporary file. Merged moments from `partial_moments` are used
-        as they are.
+        until then, 6 to 10 bytes per row are kept in a temporary file.
+
+        Moments that `partial_moments` gathered elsewhere, merged, may be passed as `X` as well.
     y : column, optional
         Labels.
     sample_weight : column, optional
@@ -70,14 +72,14 @@ def wrap(
     init_score : column, optional
         LightGBM's init_score or XGBoost's base_margin, if training had one.
     objective : callable or torch_objective, optional
-        The custom objective of training, if it had one: ``(margin, y) -> (g, h)``, or a `torch_objective`, which is
-        found by itself while it still lives.
+        The custom objective of training, if it had one: ``(margin, y) -> (g, h)``, or a `torch_objective`. The latter
+        need not be passed while the object that training used is still in memory.
     mean : {"booster", "pgbm"}
         "booster" leaves point predictions as they are, to the bit. "pgbm" uses the paper's expected leaf weights.
     variance : {"pgbm", "boosted", "auto"}
-        "pgbm" is the paper's recursion. "boosted" is a log-variance boosted on the same trees, from the residuals of
-        these rows (at most 262,144), each enlarged to what it would be had its row been left out; it needs a table.
-        "auto" is the recursion until `tune` has chosen the better of both, or a blend.
+        "pgbm" is the paper's recursion. "boosted" is a log-variance boosted on the same trees. It is fitted to the
+        residuals of at most 262,144 of these rows, corrected as if each row had been left out of training, and needs
+        one table. "auto" is the recursion until `tune` has chosen the better of both, or a blend.
     device : str
         "cpu", "cuda", "cuda:1", or "auto": the GPU for tables that lie on one (torch, CuPy, cuDF) and for very large
         ones, else the CPU. Predictions use the same device unless told otherwise.
@@ -88,8 +90,19 @@ def wrap(
     label, weight : str, optional
         Names of columns, where batches are frames or files.
     categorical : sequence of str, optional
-        Names of all categorical columns of a LightGBM model, where files hold some of them as numbers. Not needed for
-        text, for frames, or for XGBoost, whose models store this.
+        Names of all categorical columns of a LightGBM model. Only needed if X is files in which some of these columns
+        hold numbers: text columns, frames and XGBoost's models tell it themselves.
+
+    Returns
+    -------
+    ProbabilisticModel
+        The model. Its point predictions are those of the booster.
+
+    Examples
+    --------
+    >>> model = wrap(lgb.train(params, lgb.Dataset(X, y), 200), X, y)
+    >>> model.tune(X_val, y_val)
+    >>> model.predict_interval(X_new, coverage=0.9)
     """
     if mean not in ("booster", "pgbm"):
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
@@ -123,7 +136,9 @@ def wrap(
 
 
 def _check_is_booster(booster: Any) -> None:
-    """Refuse the file of a model that is wrapped already."""
+    """Refuse a model that is wrapped already, live or as a file."""
+    if isinstance(booster, ProbabilisticModel):
+        raise TypeError("this model is wrapped already: predict with it, or call its tune, conformalize or update")
     if isinstance(booster, (str, os.PathLike)) and "\n" not in str(booster) and Path(booster).is_file():
         with Path(booster).open("rb") as file:
             if is_container(file.read(64)):

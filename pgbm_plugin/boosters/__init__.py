@@ -17,8 +17,14 @@ from .xgboost import XGBOOST
 
 BOOSTERS: list[Booster] = [LIGHTGBM, XGBOOST]
 
-# Where estimators that hold another keep it when they are fitted.
-_INNER = {"best_estimator_": ".best_estimator_", "regressor_": ".regressor_", "steps": "[-1]"}
+# Where fitted estimators keep another estimator, and what must be done to wrap that one.
+_INNER = {
+    "model_": "its .model_ is wrapped already",
+    "boosters": "if its .boosters[i] is one, give that, with the rows of its fold",
+    "best_estimator_": "if its .best_estimator_ is one, give that",
+    "regressor_": "if its .regressor_ is one, give that, with y as it was transformed for training",
+    "steps": "if its [-1] is one, give that, with X as the steps before transform it",
+}
 
 _NO_DATA = (
     "wrap(booster) found neither moments nor training data: give the data, wrap(booster, X, y), or train with "
@@ -74,9 +80,7 @@ def read_model(model: Any) -> Reading:
     model = _unpacked(model)
     booster = booster_of_model(model)
     if booster is None:
-        inner = next(
-            (f"; if its {path} is one, give that" for name, path in _INNER.items() if hasattr(model, name)), ""
-        )
+        inner = next((f"; {hint}" for name, hint in _INNER.items() if hasattr(model, name)), "")
         accepted = ", ".join(booster.accepts for booster in BOOSTERS)
         raise TypeError(f"cannot wrap a {type(model).__name__}; give a {accepted} or the path of a saved model{inner}")
     if booster.read_estimator is not None and booster_of_estimator(model) is booster:

@@ -104,7 +104,7 @@ class TuneResult:
             lines.append(f"  {label:17} {row.score:11.6g}  {row.rho:8.4f}  {row.calibration}")
         b = self.best.calibration.b
         if len(self.rho) > 1 and self.best.rho in self.rho[[0, -1]] and b > 0.0:
-            lines.append("  rho is at the edge of the search")
+            lines.append("  rho is at the edge of the search; a wider one, tune(..., rho=[...]), seldom gains much")
         if b == MAX_B and self.variance == "pgbm":
             lines.append("  rows differ in spread by more than the recursion shows; try tune(..., variance='auto')")
         for reason in dict.fromkeys(self.failed.values()):

@@ -66,10 +66,10 @@ class Validation:
         """Return the mean score of a family with these variances of the margin; ValueError if it does not fit."""
         margins = replace(self.margins, variance=variance)
         cls, options = family(name)
-        if cls.needs_positive_mean and not self.positive:
-            raise ValueError("the model may predict 0 or less for other rows; to try it anyway, name it")
         if issubclass(cls, Discrete) and (np.any(self.y != np.floor(self.y)) or np.abs(self.y).max() > _COUNTABLE):
             raise ValueError("the labels are not whole numbers, or are too large for counts")
+        if cls.needs_positive_mean and not self.positive:
+            raise ValueError("the model may predict 0 or less for other rows; to try it anyway, name it")
         if issubclass(cls, Empirical):
             if self.metric == "nll":
                 raise ValueError("it has no density")

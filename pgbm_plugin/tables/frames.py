@@ -248,15 +248,22 @@ def check_names(names: list[str], features: Features) -> None:
     if stored == expected:
         return
     if sorted(stored) == sorted(expected):
-        raise ValueError("X has the model's columns in another order; give X[list(model.forest.features.names)]")
+        raise ValueError(f"X has the model's columns in another order; give X[{_listed(expected)}]")
     lost = [name for name in expected if name not in names][:5]
     extra = [name for name in names if name not in expected][:5]
     repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1][:5]
-    way_out = "" if lost or repeated else "; give X[list(model.forest.features.names)]"
+    way_out = "" if lost or repeated else f"; give X[{_listed(expected)}]"
+    counts = f"X has {len(names)} columns, the model was trained on {features.count}"
+    start = "X has other columns than the model" if len(names) == features.count else counts
     raise ValueError(
-        f"X has {len(names)} columns, the model was trained on {features.count}, and names differ: "
-        f"missing {lost or 'none'}, unknown {extra or 'none'}" + (f", repeated {repeated}" if repeated else way_out)
+        f"{start}: missing {lost or 'none'}, unknown {extra or 'none'}"
+        + (f", repeated {repeated}" if repeated else way_out)
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return a list of names as code; of many only where to find them."""
+    return str(list(names)) if len(names) <= 10 else "list(model.forest.features.names)"
 
 
 def _code_of(values: Sequence[Any]) -> dict[Any, int]:

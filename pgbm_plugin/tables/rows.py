@@ -101,7 +101,7 @@ class _Matrix(Rows):
     def __init__(self, X: AnyArray, features: Features):
         super().__init__(features)
         if X.ndim != 2:
-            hint = "; for one row give X.reshape(1, -1)" if X.ndim == 1 else ""
+            hint = "; for one row give X.reshape(1, -1), or frame.iloc[[0]]" if X.ndim == 1 else ""
             raise ValueError(f"X must have two dimensions, it has {X.ndim}{hint}")
         check_count(X.shape[1], features)
         self.X, self.n = X, X.shape[0]

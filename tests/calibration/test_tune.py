@@ -67,7 +67,7 @@ def test_table_and_words(tunable, tune_rows):
     assert "500" in repr(result)
     assert "edge" not in text
     edge = replace(result, candidates=(replace(result.best, rho=float(result.rho[-1])), *result.candidates[1:]))
-    assert "rho is at the edge of the search\n" in f"{edge}\n"
+    assert "rho is at the edge of the search; " in f"{edge}\n"
     steep = replace(result.best, calibration=Calibration(MAX_B, 1.0))
     assert "variance='auto'" in str(replace(result, candidates=(steep, *result.candidates[1:])))
     assert len(repr(result)) < 3000  # for people, not for printing arrays of thousands
@@ -172,8 +172,10 @@ def test_families_that_do_not_fit(tunable, tune_rows):
     X, y = tune_rows
     positive, counting = ["lognormal", "gamma", "weibull"], ["poisson", "negativebinomial"]
     failed = tunable.tune(X, y).failed
-    for name in positive + counting:
+    for name in positive:
         assert "may predict 0 or less" in failed[name]  # if not here, then for other rows
+    for name in counting:
+        assert "whole numbers" in failed[name]  # to name them would not help
     failed = tunable.tune(X, y, distributions=["normal", *positive, *counting]).failed
     for name in positive:
         assert "mean > 0" in failed[name]

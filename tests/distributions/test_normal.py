@@ -263,3 +263,14 @@ def test_a_calibration_keeps_variances_positive(wrong):
 def test_a_family_of_a_known_name_is_refused():
     with pytest.raises(ValueError, match="a family 'normal' already"):
         register(type("Normal", (Normal,), {"__module__": "elsewhere"}))
+
+
+def test_a_misspelt_setting_is_refused(numeric):
+    X, y = numeric
+    model = wrap(lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 2), X, y)
+    with pytest.raises(AttributeError, match=r"no attribute 'family'; rho, distribution, calibration"):
+        model.family = "laplace"
+    with pytest.raises(AttributeError, match="moments of a model is read-only"):
+        model.moments = None
+    with pytest.raises(TypeError, match="wrapped already"):
+        wrap(model, X, y)

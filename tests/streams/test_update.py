@@ -147,7 +147,7 @@ def test_rho_follows_unless_set(trained):
     model.update(X[600:], y[600:], decay=0.5)
     assert model.rho == 0.25
     assert model.default_rho == np.log10(1200) / 100  # 0.5 * 1200 + 600
-    assert "rows seen:    1200\n" in repr(model)
+    assert "rows seen:    1200 (effective, after decay)\n" in repr(model)
     assert model.certificate.status == "held-out"
     assert "not just those of training: update brought the last 600 rows" in str(model.certificate)
 

@@ -49,7 +49,7 @@ def read_live(model: Any, *, use_best_iteration: bool = False, missing: float = 
     try:
         raw, config = bytes(model.save_raw("ubj")), json.loads(model.save_config())
     except Exception as error:  # XGBoostError, which we would have to import
-        raise ValueError(f"this {type(model).__name__} cannot be saved; train it first") from error
+        raise ValueError(f"this {type(model).__name__} cannot be read; train it first") from error
     return read(load(raw), config=config, use_best_iteration=use_best_iteration, missing=missing)
 
 
