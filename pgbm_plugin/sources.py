@@ -26,7 +26,7 @@ from .streams.batches import is_labelled_stream, is_stream
 from .streams.moments import stream_moments
 from .streams.partitions import dask_moments, is_dask
 from .tables.labelled import RawRows, read_labelled
-from .training.recording import recorded
+from .training.recorded import recorded
 from .trees.forest import Forest
 from .trees.objectives import custom, forgotten
 from .trees.training_spec import TrainingSpec

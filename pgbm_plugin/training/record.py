@@ -10,7 +10,7 @@ from ..errors import UnsupportedModelError
 from ..losses.custom_objectives import CustomObjective
 from ..losses.torch_objective import TorchObjective
 from ..parallel import resolve_jobs
-from .recording import TrainingRows
+from .training_rows import TrainingRows
 
 
 def record(dtrain: Any = None, *, objective: CustomObjective | None = None, n_jobs: int | None = None) -> Any:

@@ -1,8 +1,8 @@
-"""The state of `record`: the moments of the trees so far, and the margins of the training rows."""
+"""TrainingRows: the rows of a training that `record` follows, tree by tree."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import AnyArray, Array
-from ..boosters import live_model, read_model
+from ..boosters import read_model
 from ..boosters.booster import LeafPaths, TreeLeaves
 from ..errors import UnsupportedModelError, warn
 from ..leaves.base_score import LabelSums
@@ -22,12 +22,9 @@ from ..losses.custom_objectives import CustomObjective, TorchGradients, check_ma
 from ..losses.torch_objective import TorchObjective
 from ..parallel import map_chunks
 from ..routes.base import has_unit_hessian, loss_arguments
-from ..trees.forest import Forest
-from ..trees.objectives import IDENTITY, custom, forgotten
+from ..trees.objectives import IDENTITY, custom
 from ..trees.training_spec import TrainingSpec
-
-# Attribute of a booster that holds what was recorded: it survives pickle and, in XGBoost, copies.
-_ATTRIBUTE = "_pgbm_recorded"
+from .recorded import ATTRIBUTE, Recorded
 
 # The smallest number of rows per accumulator and the largest number of accumulators, because merging them is slow. They
 # do not depend on the number of threads, so neither do the moments.
@@ -41,58 +38,6 @@ _MAX_STEPS, _RISK = 1 << 14, 1e-5
 
 # Relative error of a score that went through exp and log, or through an average.
 _SLACK = 16.0 * float(np.finfo(np.float64).eps)
-
-_INSTEAD = "call wrap(booster, X, y)"
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The leaves of a training and their moments."""
-
-    start: float  # base score: the margin of a row before the first tree, unless it had an init_score
-    has_init_score: bool
-    weighted: bool
-    custom: bool  # whether the objective was the user's
-    leaves: list[TreeLeaves]  # the leaves of each tree; the list grows with the model
-    moments: list[LeafMoments]  # the moments of each tree
-    failure: str | None = None  # why no further trees were recorded
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a plain dict, so that a pickled booster loads where this package is not installed."""
-        leaves = [(tree.label, tree.value) for tree in self.leaves]
-        moments = [(tree.rows, tree.arrays()) for tree in self.moments]
-        return dict, ({**vars(self), "leaves": leaves, "moments": moments},)
-
-    @classmethod
-    def from_pickle(cls, plain: dict[str, Any]) -> Recorded:
-        """Return what `__reduce__` made a dict of."""
-        leaves = [TreeLeaves(*tree) for tree in plain["leaves"]]
-        moments = [LeafMoments(rows, **arrays) for rows, arrays in plain["moments"]]
-        return cls(**{**plain, "leaves": leaves, "moments": moments})
-
-
-def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[TrainingSpec, LeafMoments, bool] | None:
-    """Return the spec, the moments, and whether rows were weighted; None if nothing was recorded.
-
-    `forest` and `spec` were read from the booster, without the trees after the best iteration.
-    """
-    stored: Any = getattr(live_model(booster), _ATTRIBUTE, None)
-    if stored is None:
-        return None
-    seen: Recorded = Recorded.from_pickle(stored) if isinstance(stored, dict) else stored
-    if len(seen.leaves) < forest.n_trees:
-        reason = seen.failure or "training went on without it"
-        raise ValueError(f"record() saw {len(seen.leaves)} of the model's {forest.n_trees} trees: {reason}; {_INSTEAD}")
-    for t, leaves in enumerate(seen.leaves[: forest.n_trees]):
-        own = slice(forest.leaf_start[t], forest.leaf_start[t + 1])
-        same = np.array_equal(leaves.label, forest.leaf_label[own])
-        if not same or not np.array_equal(leaves.value, forest.leaf_value[own]):
-            raise ValueError(f"tree {t} is not the one that record() saw: the model was changed later; {_INSTEAD}")
-    if seen.custom:
-        spec = replace(spec, objective=custom(forgotten))
-    if seen.has_init_score:
-        spec = spec.with_own_starts()
-    return replace(spec, start=seen.start), joined(seen.moments[: forest.n_trees]), seen.weighted
 
 
 def _chunk(rows: int) -> int:
@@ -179,12 +124,12 @@ class TrainingRows:
 
     def attach(self, model: Any) -> None:
         """Store the recorded moments in the live model, for `wrap`."""
-        setattr(model, _ATTRIBUTE, self.recorded)
+        setattr(model, ATTRIBUTE, self.recorded)
 
     def give_up(self, model: Any, trees: list[TreeLeaves]) -> None:
         """Stop recording, because scores do not identify the leaves of these trees: store the reason, and warn."""
         failure = self._why_hidden(trees)
-        setattr(model, _ATTRIBUTE, replace(self.recorded, failure=failure))
+        setattr(model, ATTRIBUTE, replace(self.recorded, failure=failure))
         warn(f"record() ends here, but training goes on: {failure}")
 
     def _why_hidden(self, trees: list[TreeLeaves]) -> str:
