@@ -53,8 +53,6 @@ def booster_of_file(head: bytes) -> Booster | None:
 
 def booster_of_dataset(data: Any) -> Booster | None:
     """Return the booster whose own data set this is; None if it is no data set."""
-    if isinstance(data, np.ndarray):
-        return None
     names = class_names(data)
     return next((booster for booster in BOOSTERS if names.intersection(booster.datasets)), None)
 
@@ -109,6 +107,8 @@ def _unpacked(model: Any) -> Any:
 
 def read_dataset(data: Any) -> RawRows | None:
     """Return the rows and columns of a booster's own data set; None if `data` is no such set."""
+    if type(data) is np.ndarray:  # the short way for single rows
+        return None
     booster = booster_of_dataset(data)
     return None if booster is None or booster.read_dataset is None else booster.read_dataset(data)
 

@@ -21,7 +21,9 @@ def margins(
     route = choose_route(forest, rows)
     value = route.ordered(leaf_value)
     run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, margin), len(rows), route.task, route.threads(n_jobs))
-    return _averaged(forest, margin)
+    if forest.divisor > 1:
+        margin /= forest.divisor
+    return margin
 
 
 def margins_and_variances(
@@ -53,7 +55,9 @@ def margins_and_variances(
     margin = _start(forest, rows, leaf_value, init_score)
     variance, log_scale = np.zeros(len(rows), dtype), None if leaf_step is None else np.zeros(len(rows))
     add_margins_and_variances(forest, rows, (leaf_value, leaf_sd, leaf_step), rho, margin, variance, log_scale, n_jobs)
-    return _averaged(forest, margin), variance, log_scale
+    if forest.divisor > 1:
+        margin /= forest.divisor
+    return margin, variance, log_scale
 
 
 def add_margins_and_variances(
@@ -78,13 +82,7 @@ def add_margins_and_variances(
 
 def _start(forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Any) -> AnyArray:
     margin = np.empty(len(rows), leaf_value.dtype)
-    margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided again in _averaged
-    return margin
-
-
-def _averaged(forest: Forest, margin: AnyArray) -> AnyArray:
-    if forest.divisor > 1:
-        margin /= forest.divisor
+    margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided at the end
     return margin
 
 
