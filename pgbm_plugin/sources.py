@@ -116,7 +116,7 @@ class Table:
                 )
             raw = replace(raw, sample_weight=None)
         data = read_labelled(raw, forest, spec, options.device)
-        objectives: Sequence[CustomObjective | None] = candidate_objectives(booster, spec, objective, data.y)
+        objectives: Sequence[CustomObjective | None] = candidate_objectives(booster, spec, objective, data)
         candidates = [with_objective(spec, candidate, data) for candidate in objectives]
         return measure_table(forest, candidates, data, options.n_jobs, options.progress)
 

@@ -39,7 +39,7 @@ class TorchGradients:
 
 
 def candidate_objectives(
-    booster: Any, spec: TrainingSpec, objective: CustomObjective | None, y: Array
+    booster: Any, spec: TrainingSpec, objective: CustomObjective | None, data: LabelledRows
 ) -> Sequence[CustomObjective | None]:
     """Return the custom objectives that training may have had; None stands for the model's own.
 
@@ -50,8 +50,8 @@ def candidate_objectives(
     if objective is not None or isinstance(attribute, TorchObjective):
         return [attribute if objective is None else objective]
     if spec.objective is None:
-        return remembered(y) or [None]
-    return [None, *remembered(y)] if spec.objective.may_be_custom else [None]
+        return remembered(data.y, data.weight is not None) or [None]
+    return [None, *remembered(data.y, data.weight is not None)] if spec.objective.may_be_custom else [None]
 
 
 def with_objective(spec: TrainingSpec, objective: CustomObjective | None, data: LabelledRows) -> TrainingSpec:

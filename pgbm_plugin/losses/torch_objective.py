@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -24,8 +25,9 @@ _FLOOR = 1e-3
 # The largest default learning rate of the boosters.
 _DEFAULT_RATE = 0.3
 
-# All objectives in memory. Boosters do not store theirs, see `remembered`.
-_LIVE: weakref.WeakSet[TorchObjective] = weakref.WeakSet()
+# All objectives in memory, numbered as they were made. Boosters do not store theirs, see `remembered`.
+_LIVE: weakref.WeakValueDictionary[int, TorchObjective] = weakref.WeakValueDictionary()
+_NUMBERS = count()
 
 
 def torch_objective(
@@ -73,7 +75,7 @@ class TorchObjective:
         self.levels = None if levels is None else read_levels(levels)
         self._trained_on: set[tuple[int, int]] = set()
         self._warned: set[str] = set()
-        _LIVE.add(self)
+        _LIVE[next(_NUMBERS)] = self
 
     def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> tuple[Array, Array]:
         """Return (g, h) for a booster's call, ``(margin, data set)`` or ``(y_true, margin[, weight])``."""
@@ -150,7 +152,7 @@ class TorchObjective:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        _LIVE.add(self)
+        _LIVE[next(_NUMBERS)] = self
 
     def __repr__(self) -> str:
         name = getattr(self.loss, "__name__", type(self.loss).__name__)
@@ -280,9 +282,13 @@ class TorchObjective:
             warn(message)
 
 
-def remembered(y: Array) -> list[TorchObjective]:
-    """Return the objectives in memory with which a booster was trained on these labels."""
-    return [objective for objective in list(_LIVE) if _digest(y) in objective._trained_on]
+def remembered(y: Array, weighted: bool) -> list[TorchObjective]:
+    """Return the objectives in memory that a booster was trained with on these labels, the newest first.
+
+    If the rows are `weighted`, a loss of levels is not among them: it takes the weights of its groups instead.
+    """
+    fitting = [objective for objective in _LIVE.values() if _digest(y) in objective._trained_on]
+    return [objective for objective in reversed(fitting) if objective.levels is None or not weighted]
 
 
 def _derivative(torch: Any, value: Any, by: Any, keep: bool = False) -> Any:

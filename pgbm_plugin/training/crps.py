@@ -206,7 +206,7 @@ def _measure(
     objective: CustomObjective | None,
     n_jobs: int | None,
 ) -> MeasuredLeaves:
-    candidates = candidate_objectives(booster, spec, objective, data.y)
+    candidates = candidate_objectives(booster, spec, objective, data)
     specs = [with_objective(spec, candidate, data) for candidate in candidates]
     measured = measure_table(forest, specs, data, n_jobs, progress=False)
     if measured.certificate.status != "certified":

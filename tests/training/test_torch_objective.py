@@ -11,6 +11,7 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import UnsupportedModelError, torch_objective, wrap
+from pgbm_plugin.losses.torch_objective import remembered
 
 torch = pytest.importorskip("torch")
 
@@ -336,3 +337,19 @@ def test_init_reaches_wrap(numeric):
 def test_refusals(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+def test_objectives_of_other_models_do_not_disturb(numeric):
+    """They saw the same labels and still live: a loss of levels knows no weights, and the newest is tried first."""
+    X, y = numeric
+    weight = np.linspace(0.5, 2.0, len(y))
+    plain = xgb.train({**XGB, "subsample": 0.7}, xgb.DMatrix(X, y, weight=weight), 3)
+    older, newer = (torch_objective(squared) for _ in range(2))
+    levels = torch_objective(squared, levels=[(None, 0.5), (np.zeros(len(y)), 0.1)], hessian="rowsum")
+    for objective in (newer, levels, older):
+        xgb.train(XGB, xgb.DMatrix(X, y), 2, obj=objective)
+    with pytest.warns(UserWarning, match="subsampled"):
+        wrap(plain, X, y, sample_weight=weight)
+    own = {older, newer, levels}  # those of other tests may still live
+    assert [objective for objective in remembered(y, weighted=False) if objective in own] == [levels, newer, older]
+    assert [objective for objective in remembered(y, weighted=True) if objective in own] == [newer, older]
