@@ -1,4 +1,4 @@
-"""What the package raises and warns of."""
+"""The error class of the package, and its way to warn."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from .leaves.measured import MeasuredLeaves, judge, measure_table
 from .leaves.moments import LeafMoments, check_moments
 from .losses.custom_objectives import (
     CustomObjective,
-    candidate_objectives,
     on_rows,
     own_objective,
     with_diagonal,
-    with_objective,
+    with_usable_weights,
 )
 from .losses.torch_objective import TorchObjective
 from .streams.batches import is_labelled_stream, is_stream
@@ -33,7 +32,7 @@ from .trees.training_spec import TrainingSpec
 
 
 class Options(NamedTuple):
-    """How a source is measured: the custom objective of training, and where and how to compute."""
+    """Options of a measurement: the custom objective of training, the device, threads, and a progress bar."""
 
     objective: CustomObjective | None = None
     device: str = "cpu"
@@ -41,23 +40,17 @@ class Options(NamedTuple):
     progress: bool = False
 
 
-class Source(Protocol):
-    """Labelled rows, or moments of them, in one of the forms that users have.
+class Source(ABC):
+    """Labelled rows, or moments of them, in one of the forms that users have."""
 
-    Attributes
-    ----------
-    may_be_table : bool
-        Whether all rows may be in memory as one table.
-    is_remote : bool
-        Whether the rows are computed on by other machines, which have devices of their own.
-    """
+    may_be_table = False  # whether all rows may be in memory as one table
+    is_remote = False  # whether other machines compute, on devices of their own
 
-    may_be_table: bool
-    is_remote: bool
-
+    @abstractmethod
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         """Measure the leaves of a booster's trees, and settle what its spec leaves open."""
 
+    @abstractmethod
     def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
         """Return the moments of further rows, under the settled spec of a wrapped model."""
 
@@ -97,28 +90,19 @@ def refuse(arguments: dict[str, Any], reason: str) -> None:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Source):
     """One table in memory, or a booster's own data set."""
 
     raw: RawRows
     may_be_table = True
-    is_remote = False
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         raw, objective = completed(self.raw), options.objective
         if raw.y is None and raw.X is self.raw.X:
             raise TypeError("wrap(booster, X) needs labels: wrap(booster, X, y)")
-        if objective is not None and not isinstance(objective, TorchObjective):
-            if self.raw.sample_weight is not None:
-                raise ValueError(
-                    "sample_weight has no effect with a custom objective, because boosters do not apply it; multiply g "
-                    "and h by the weights in objective, if training did"
-                )
-            raw = replace(raw, sample_weight=None)
+        raw = with_usable_weights(raw, self.raw.sample_weight, objective)
         data = read_labelled(raw, forest, spec, options.device)
-        objectives: Sequence[CustomObjective | None] = candidate_objectives(booster, spec, objective, data)
-        candidates = [with_objective(spec, candidate, data) for candidate in objectives]
-        return measure_table(forest, candidates, data, options.n_jobs, options.progress)
+        return measure_table(booster, forest, spec, objective, data, options.n_jobs, options.progress)
 
     def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
         raw = completed(self.raw)
@@ -131,13 +115,12 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a live booster holds itself: moments that `record` took, or its training data."""
+class Held(Source):
+    """Moments or training data that a live booster holds itself."""
 
     raw: RawRows
     columns: dict[str, str | None]
     may_be_table = True
-    is_remote = False
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         if self.raw.y is not None:
@@ -164,12 +147,10 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(Source):
     """Moments that someone else has gathered and merged."""
 
     moments: LeafMoments
-    may_be_table = False
-    is_remote = False
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         refuse({"objective": options.objective}, "moments are complete: give it to partial_moments")
@@ -188,14 +169,12 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Batches:
+class Batches(Source):
     """Rows that come in parts: an iterator, files, a list of batches. In frames and files, columns are named."""
 
     X: Any
     label: str | None
     weight: str | None
-    may_be_table = False
-    is_remote = False
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         return judge(forest, *self._gather(forest, spec, _objective(booster, options), options, settle=True))
@@ -226,11 +205,10 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class Collection:
+class Collection(Source):
     """A Dask collection, and its columns as others."""
 
     raw: RawRows
-    may_be_table = False
     is_remote = True
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:

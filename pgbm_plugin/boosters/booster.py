@@ -15,12 +15,12 @@ from ..trees.objectives import Objective
 from ..trees.training_spec import TrainingSpec
 
 Reading = tuple[Forest, TrainingSpec]
-"""What is read of a model: its trees, and how they were grown."""
+"""The trees of a model, and how they were grown."""
 
 
 @dataclass(frozen=True)
 class Booster:
-    """What the package must know of one booster. This is the whole seam: nothing else names a booster.
+    """Everything that the package knows of one booster. No code outside of its folder names it.
 
     A booster is a folder of `boosters/` that exports one such record, and a line in `boosters/__init__.py`. None of its
     functions may need the booster's package to be installed, unless they are handed one of its objects. Classes are
@@ -120,7 +120,7 @@ def check_fitted(estimator: Any, attribute: str) -> None:
 
 
 class TrainingColumns(NamedTuple):
-    """What an objective needs of the data set that a booster calls it with.
+    """Columns of the data set that a booster calls an objective with.
 
     `learning_rate` is None where the booster does not show it.
     """
@@ -140,7 +140,7 @@ class TreeLeaves:
 
 @dataclass(frozen=True)
 class LeafPaths:
-    """Which leaves n rows reached in a few trees, as one of P combinations ("paths") per row.
+    """The leaves that n rows reached in a few trees: one of P combinations ("paths") per row.
 
     Attributes
     ----------

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..losses.custom_objectives import with_diagonal
+from ..losses.custom_objectives import CustomObjective, candidate_objectives, with_diagonal, with_objective
 from ..tables.labelled import LabelledRows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
@@ -26,14 +25,21 @@ class MeasuredLeaves(NamedTuple):
 
 
 def measure_table(
-    forest: Forest, candidates: Sequence[TrainingSpec], data: LabelledRows, n_jobs: int | None, progress: bool
+    booster: Any,
+    forest: Forest,
+    spec: TrainingSpec,
+    objective: CustomObjective | None,
+    data: LabelledRows,
+    n_jobs: int | None,
+    progress: bool,
 ) -> MeasuredLeaves:
     """Measure the leaves with the first spec that the rows certify; if they certify none, with the first spec.
 
     If training used other second derivatives than the Hessian's diagonal, the moments are gathered again with it.
     """
     tried: list[MeasuredLeaves] = []
-    for candidate in candidates:
+    objectives = candidate_objectives(booster, spec, objective, data)
+    for candidate in [with_objective(spec, candidate, data) for candidate in objectives]:
         tried.append(_measure(forest, candidate, data, n_jobs, progress))
         if tried[-1].certificate.status == "certified":
             break

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import AnyArray, Array
 from ..errors import UnsupportedModelError
-from ..tables.labelled import LabelledRows
+from ..tables.labelled import LabelledRows, RawRows
 from ..trees.objectives import IDENTITY, Gradients, custom
 from ..trees.training_spec import TrainingSpec
 from .torch_objective import Hessian, TorchObjective, remembered
@@ -36,6 +36,21 @@ class TorchGradients:
                 "average over all rows, so all rows are needed at once: call wrap(booster, X, y)"
             )
         return g, h
+
+
+def with_usable_weights(raw: RawRows, given: Any, objective: CustomObjective | None) -> RawRows:
+    """Return rows without weights if the objective is a plain function, because boosters do not weight what it returns.
+
+    Refuse weights that the user has `given` for such an objective.
+    """
+    if objective is None or isinstance(objective, TorchObjective):
+        return raw
+    if given is not None:
+        raise ValueError(
+            "sample_weight has no effect with a custom objective, because boosters do not apply it; multiply g and h "
+            "by the weights in objective, if training did"
+        )
+    return replace(raw, sample_weight=None)
 
 
 def candidate_objectives(

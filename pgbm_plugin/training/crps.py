@@ -15,11 +15,12 @@ from ..boosters.booster import Reading
 from ..checks import check_rho
 from ..errors import UnsupportedModelError, warn
 from ..leaves.gather import leaf_moments
-from ..leaves.measured import MeasuredLeaves, measure_table
+from ..leaves.measured import measure_table
 from ..leaves.weights import leaf_weights
-from ..losses.custom_objectives import CustomObjective, candidate_objectives, with_diagonal, with_objective
+from ..losses.custom_objectives import CustomObjective, with_diagonal, with_usable_weights
 from ..predict.state import default_rho
 from ..tables.columns import read_weights
+from ..tables.frames import with_seen_categories
 from ..tables.labelled import LabelledRows, RawRows, read_labelled
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
@@ -169,24 +170,29 @@ class CRPSScorer:
         """Measure the trees so far, usually one, and compute the margins and variances after them."""
         raw = self.training if self.training.X is not None else replace(self.training, X=booster.train_set)
         forest, spec = read_model(booster)
-        data = _read(raw, forest, spec)
-        measured = _measure(booster, forest, spec, data, self.objective, self.n_jobs)
-        spec = measured.spec
+        data = _read(raw, forest, spec, self.objective)
+        spec, moments, certificate, _ = measure_table(
+            booster, forest, spec, self.objective, data, self.n_jobs, progress=False
+        )
+        certified = certificate.status == "certified"
+        if not certified:
+            warn(f"not certified: {certificate}")
+        forest = forest.with_features(with_seen_categories(forest.features, data.rows, certified))
+        data = replace(data, rows=data.rows.converted())
         train, from_zero = data.on_margin_scale(spec), spec.from_zero() if spec.folded[0] else spec
         margin = train.initial_margin(forest, from_zero, 0, len(train))
         leaf_moments(forest, from_zero, train, margin=margin, n_jobs=self.n_jobs)
         objective = with_diagonal(spec).objective
         assert objective is not None
-        rho = default_rho(measured.moments) if self.rho is None else self.rho
-        held_out = _with_own_weights(_read(self.validation, forest, spec, "_val"), self.validation, "_val")
+        rho = default_rho(moments) if self.rho is None else self.rho
+        held_out = _with_own_weights(_read(self.validation, forest, spec, None, "_val"), self.validation, "_val")
         scored = {self.data_name: ScoredRows.before(forest, held_out)}
         if also is not None:
             scored[also] = ScoredRows.before(forest, _with_own_weights(data, raw, ""))
-        sd = leaf_weights(forest, spec, measured.moments).sd
+        sd = leaf_weights(forest, spec, moments).sd
         for rows in scored.values():
             rows.add(forest, sd, rho, self.n_jobs)
-        warned = measured.certificate.status != "certified"
-        return Run(rounds, forest, objective, not spec.constant.all(), rho, train, margin, scored, warned)
+        return Run(rounds, forest, objective, not spec.constant.all(), rho, train, margin, scored, not certified)
 
     @classmethod
     def register(cls) -> None:
@@ -198,35 +204,21 @@ _FORMS = tuple(booster.scoring for booster in BOOSTERS if booster.scoring is not
 CRPSCallback: Any = type("CRPSCallback", (*_FORMS, CRPSScorer), {"__doc__": "A callback that `crps_callback` returns."})
 
 
-def _measure(
-    booster: Any,
-    forest: Forest,
-    spec: TrainingSpec,
-    data: LabelledRows,
-    objective: CustomObjective | None,
-    n_jobs: int | None,
-) -> MeasuredLeaves:
-    candidates = candidate_objectives(booster, spec, objective, data)
-    specs = [with_objective(spec, candidate, data) for candidate in candidates]
-    measured = measure_table(forest, specs, data, n_jobs, progress=False)
-    if measured.certificate.status != "certified":
-        warn(f"not certified: {measured.certificate}")
-    return measured
-
-
-def _read(raw: RawRows, forest: Forest, spec: TrainingSpec, suffix: str = "") -> LabelledRows:
-    """Return labelled rows as one matrix, for many passes; `suffix` ends the names of the arguments in errors."""
+def _read(
+    given: RawRows, forest: Forest, spec: TrainingSpec, objective: CustomObjective | None, suffix: str = ""
+) -> LabelledRows:
+    """Return labelled rows; `suffix` ends the names of the arguments in errors."""
     try:
-        raw = completed(raw)
+        raw = with_usable_weights(completed(given), given.sample_weight, objective)
     except TypeError as error:
         raise TypeError(
             "crps_callback needs the training rows and the rows to score, but a data set did not keep its rows: give "
             "tables, crps_callback(X_val, y_val, X=X, y=y), or make it with lgb.Dataset(..., free_raw_data=False)"
         ) from error
-    data = read_labelled(raw, forest, spec, suffix=suffix)
-    return replace(data, rows=data.rows.converted())
+    return read_labelled(raw, forest, spec, suffix=suffix)
 
 
 def _with_own_weights(data: LabelledRows, raw: RawRows, suffix: str) -> LabelledRows:
-    """Return the rows with the user's weights, not rounded to the booster's precision."""
-    return replace(data, weight=read_weights(f"sample_weight{suffix}", completed(raw).sample_weight, len(data)))
+    """Return the rows as one matrix, with the user's weights, not rounded to the booster's precision."""
+    weight = read_weights(f"sample_weight{suffix}", completed(raw).sample_weight, len(data))
+    return replace(data, rows=data.rows.converted(), weight=weight)

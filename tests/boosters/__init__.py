@@ -1,1 +1,1 @@
-"""What a booster's settings and files may say: training settings, starting margins, older files."""
+"""Boosters, as their models and files describe themselves: training settings, starting margins, older files."""

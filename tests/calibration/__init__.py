@@ -1,1 +1,1 @@
-"""What held-out rows choose and measure: tune, boosted scale, conformal intervals, scores."""
+"""Choices and measures on held-out rows: tune, boosted scale, conformal intervals, scores."""

@@ -227,3 +227,33 @@ def test_other_rows_are_told(kind, numeric_sets):
     train, valid = numeric_sets
     with pytest.warns(UserWarning, match="not certified"):
         RUN[kind]({}, crps_callback(*valid, X=valid[0], y=valid[1]), *train)
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])
+def test_weights_with_a_plain_objective_are_refused(kind, numeric_sets):
+    """Boosters do not weight what a function returns; as in wrap, weights that were given would be lost in silence."""
+    (X, y), valid = numeric_sets
+
+    def squares(margin, data):
+        return margin - data.get_label(), np.ones(len(margin))
+
+    score = crps_callback(
+        *valid, X=X, y=y, sample_weight=np.ones(len(y)), objective=lambda margin, y: (margin - y, np.ones(len(y)))
+    )
+    trainings = {
+        "lightgbm": lambda: lgb.train({**LGB, "objective": squares}, lgb.Dataset(X, y), 2, callbacks=[score]),
+        "xgboost": lambda: xgb.train(XGB, xgb.DMatrix(X, y), 2, obj=squares, callbacks=[score]),
+    }
+    with pytest.raises(ValueError, match="sample_weight has no effect with a custom objective"):
+        trainings[kind]()
+
+
+def test_columns_of_categories_are_those_of_training(make_data):
+    """LightGBM stores categories without their columns: another column must not take their place."""
+    X, y = make_data("categorical", n=600)
+    swapped = X.assign(few=X["few"].cat.codes.astype(float), other=X["a"])
+    name = next(column for column in X.columns if column not in ("few", "many"))
+    swapped[name] = X["few"]
+    score = crps_callback(swapped[list(X.columns)], y, X=X, y=y)
+    with pytest.raises(ValueError, match="column 'few' was categorical in training but is not in X"):
+        lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 2, callbacks=[score])

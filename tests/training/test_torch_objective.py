@@ -1,8 +1,6 @@
-"""torch_objective: exact derivatives, the boosters' four ways to call, what it refuses, and how wrap finds it again."""
+"""torch_objective: exact derivatives, the boosters' four ways to call, where to start, and what it refuses."""
 
 from __future__ import annotations
-
-import gc
 
 import lightgbm as lgb
 import numpy as np
@@ -10,39 +8,8 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 
-from pgbm_plugin import UnsupportedModelError, torch_objective, wrap
-from pgbm_plugin.losses.torch_objective import remembered
-
-torch = pytest.importorskip("torch")
-
-LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "num_threads": 1, "verbose": -1, "learning_rate": 0.1}
-XGB = {"max_depth": 3, "eta": 0.1, "nthread": 1}
-
-
-def squared(p, y):
-    return 0.5 * (p - y) ** 2
-
-
-def smoothed_quantile(p, y, level=0.8, width=0.1):
-    z = (y - p) / width
-    return (level - 1.0) * (y - p) + width * torch.nn.functional.softplus(z)
-
-
-LOSSES = {
-    "squared": squared,
-    "sum of squares": lambda p, y: ((p - y) ** 2).sum(),
-    "huber": lambda p, y: torch.nn.functional.huber_loss(p, y, delta=0.7, reduction="none"),
-    "pseudohuber": lambda p, y: torch.sqrt(1.0 + (p - y) ** 2) - 1.0,
-    "log-cosh": lambda p, y: (p - y) + torch.nn.functional.softplus(-2.0 * (p - y)),
-    "poisson": lambda p, y: torch.exp(p) - y * p,
-    "gamma": lambda p, y: p + y * torch.exp(-p),
-    "tweedie": lambda p, y: -y * torch.exp(-0.5 * p) / -0.5 + torch.exp(0.5 * p) / 0.5,
-    "smoothed quantile": smoothed_quantile,
-    "asymmetric": lambda p, y: torch.where(p > y, 3.0, 1.0) * (p - y) ** 2,
-    "expectile of logs": lambda p, y: (torch.exp(p) - y) ** 2 * torch.sigmoid(p - y),
-    "gamma of the mean": lambda p, y: torch.where(p > 0, y / p + torch.log(p), torch.nan),
-    "student t": lambda p, y: torch.log1p((p - y) ** 2 / 3.0),
-}
+from pgbm_plugin import torch_objective, wrap
+from tests.training.torch_losses import LGB, LOSSES, XGB, squared, torch
 
 
 def rows(n=60, seed=0):
@@ -165,51 +132,6 @@ def test_four_ways_to_call_it(numeric, weighted):
         assert wrap(model, X, y, sample_weight=weight, objective=objective).certificate.status == "certified"
 
 
-@pytest.mark.parametrize("booster", ["lightgbm", "xgboost"])
-def test_wrap_finds_it_while_it_lives(booster, numeric):
-    X, y = numeric
-
-    def train():
-        objective = torch_objective(LOSSES["log-cosh"])
-        if booster == "lightgbm":
-            return lgb.train({**LGB, "objective": objective}, lgb.Dataset(X, y), 6), objective
-        return xgb.train({**XGB, "base_score": 0.5}, xgb.DMatrix(X, y), 6, obj=objective), objective
-
-    model, objective = train()
-    found = wrap(model, X, y)
-    assert found.certificate.status == "certified"
-    assert "custom" in repr(found)
-    given = wrap(model, X, y, objective=objective)
-    np.testing.assert_array_equal(found.moments.gg, given.moments.gg)
-    del found, given, objective
-    gc.collect()
-    if booster == "lightgbm":
-        with pytest.raises(UnsupportedModelError, match="torch_objective"):
-            wrap(model, X, y)
-    else:  # XGBoost says that it was squared error; the certificate knows better
-        with pytest.warns(UserWarning, match="not certified"):
-            wrap(model, X, y)
-
-
-def test_a_living_objective_is_not_forced_on_other_models(numeric):
-    X, y = numeric
-    objective = torch_objective(LOSSES["log-cosh"])
-    xgb.train({**XGB, "base_score": 0.5}, xgb.DMatrix(X, y), 3, obj=objective)
-    plain = wrap(xgb.train(XGB, xgb.DMatrix(X, y), 3), X, y)
-    assert plain.certificate.status == "certified"
-    assert plain.spec.objective.gradients is None
-
-
-def test_variance_comes_from_the_diagonal(numeric):
-    X, y = numeric
-    levels = [(None, 1.0), (np.arange(len(y)) // 10, 0.2)]
-    by_rowsum = torch_objective(squared, levels=levels, hessian="rowsum")
-    booster = lgb.train({**LGB, "objective": by_rowsum}, lgb.Dataset(X, y), 6)
-    model = wrap(booster, X, y)
-    assert model.certificate.status == "certified"  # by the row sums, which stepped the trees
-    np.testing.assert_allclose(model.moments.h_mean[model.moments.count > 0], 1.2, rtol=1e-6)
-
-
 @pytest.mark.parametrize("hessian", ["diagonal", "rowsum"])
 def test_coupled_rows_without_levels(hessian, numeric):
     _, y = numeric
@@ -294,20 +216,6 @@ def test_init_with_weights_and_levels():
     assert torch_objective(squared, levels=levels).init(y) == pytest.approx(np.mean(y))
 
 
-def test_init_reaches_wrap(numeric):
-    X, y = numeric
-    objective = torch_objective(LOSSES["pseudohuber"])
-    start = np.full(len(y), objective.init(y))
-    data = lgb.Dataset(X, y, init_score=start, free_raw_data=False)
-    booster = lgb.train({**LGB, "objective": objective}, data, 6)
-    assert wrap(booster, data).certificate.status == "certified"
-    model = wrap(booster, X, y, init_score=start)
-    assert model.certificate.status == "certified"
-    np.testing.assert_allclose(model.predict(X, init_score=start), booster.predict(X) + start)
-    xmodel = xgb.train({**XGB, "base_score": objective.init(y)}, xgb.DMatrix(X, y), 6, obj=objective)
-    assert wrap(xmodel, X, y).certificate.status == "certified"
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -337,19 +245,3 @@ def test_init_reaches_wrap(numeric):
 def test_refusals(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
-
-
-def test_objectives_of_other_models_do_not_disturb(numeric):
-    """They saw the same labels and still live: a loss of levels knows no weights, and the newest is tried first."""
-    X, y = numeric
-    weight = np.linspace(0.5, 2.0, len(y))
-    plain = xgb.train({**XGB, "subsample": 0.7}, xgb.DMatrix(X, y, weight=weight), 3)
-    older, newer = (torch_objective(squared) for _ in range(2))
-    levels = torch_objective(squared, levels=[(None, 0.5), (np.zeros(len(y)), 0.1)], hessian="rowsum")
-    for objective in (newer, levels, older):
-        xgb.train(XGB, xgb.DMatrix(X, y), 2, obj=objective)
-    with pytest.warns(UserWarning, match="subsampled"):
-        wrap(plain, X, y, sample_weight=weight)
-    own = {older, newer, levels}  # those of other tests may still live
-    assert [objective for objective in remembered(y, weighted=False) if objective in own] == [levels, newer, older]
-    assert [objective for objective in remembered(y, weighted=True) if objective in own] == [newer, older]
