@@ -102,7 +102,7 @@ def gather_moments(
                 margin_[:] = 0.0
             for i in range(lo, hi):
                 leaf[i - lo] = leaf_of(X, i, root[t], nodes, category_start, category_bits)
-            add_rows(leaf[: hi - lo], g, h, step, margin_, sums)
+            add_rows(leaf[: hi - lo], g, h, weight_, step, margin_, sums)
 
 
 @kernel

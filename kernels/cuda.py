@@ -12,10 +12,10 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from numba import config, cuda, float32, float64, int32
+from numba import config, cuda, float64, int32
 
 from . import scalar
-from .accumulate import COUNT, GG, GH, HH, SHIFT_G, SHIFT_H, G, H, add_row
+from .accumulate import COUNT, GG, GH, HH, PAIRS, SHIFT_G, SHIFT_H, WEIGHT, G, H, add_weighted_row
 
 SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
@@ -45,7 +45,7 @@ _goes_left = _on_device(scalar.goes_left)
 _leaf_of = _on_device(scalar.leaf_of, goes_left=_goes_left)
 _add_tree = _on_device(scalar.add_tree)
 _gradient_hessian = _on_device(scalar.gradient_hessian)
-_add_row = _on_device(add_row)
+_add_row = _on_device(add_weighted_row)
 _rounded_gradient = _on_device(scalar.rounded_gradient, gradient_hessian=_gradient_hessian)
 
 
@@ -131,11 +131,12 @@ def add_variances(
 
 @cuda.jit
 def gradients(y: Any, weight: Any, margin: Any, objective: Any, parameter: Any, rounding: Any, g: Any, h: Any) -> None:
-    """Do what `accumulate.gradients` does for all rows, in float32."""
+    """Do what `accumulate.gradients` does for all rows."""
     i, stride = cuda.grid(1), cuda.gridsize(1)
     while i < margin.shape[0]:
         w = weight[i] if weight.shape[0] else 1.0
-        g[i], h[i] = _rounded_gradient(objective, parameter, rounding, float64(margin[i]), y[i], w)
+        gi, hi = _rounded_gradient(objective, parameter, rounding, float64(margin[i]), y[i], w)
+        g[i], h[i] = gi / w if w > 0.0 else 0.0, hi / w if w > 0.0 else 0.0
         i += stride
 
 
@@ -150,21 +151,26 @@ def add_rows(
     step: Any,
     g: Any,
     h: Any,
+    weight: Any,
     margin: Any,
     sums: Any,
 ) -> None:
     """Add rows to the accumulators of their leaves in one tree, and the leaves' steps to the rows' margins.
 
-    ``sums`` is (blocks, leaves of the tree * SEGMENTS, COLUMNS) and may hold anything; ``first`` is the tree's first
-    leaf. A tile of rows is in shared memory, and one thread adds the rows of each accumulator in their order.
+    ``sums`` is (blocks, leaves of the tree * SEGMENTS, WEIGHTED_COLUMNS) and may hold anything; ``first`` is the
+    tree's first leaf; ``weight`` may be empty. A tile of rows is in shared memory, and one thread adds the rows of each accumulator in their order.
     """
     tile_leaf = cuda.shared.array(THREADS, int32)
-    tile_g = cuda.shared.array(THREADS, float32)
-    tile_h = cuda.shared.array(THREADS, float32)
+    tile_g = cuda.shared.array(THREADS, float64)
+    tile_h = cuda.shared.array(THREADS, float64)
+    tile_w = cuda.shared.array(THREADS, float64)
     thread, block_sums = cuda.threadIdx.x, sums[cuda.blockIdx.x]
     a = thread
     while a < block_sums.shape[0]:
-        block_sums[a, COUNT] = 0.0
+        column = 0
+        while column < block_sums.shape[1]:
+            block_sums[a, column] = 0.0
+            column += 1
         a += THREADS
     base = cuda.blockIdx.x * BLOCK_ROWS
     end = min(base + BLOCK_ROWS, X.shape[0])
@@ -174,6 +180,7 @@ def add_rows(
         if i < end:
             leaf = _leaf_of(X, i, root, nodes, category_start, category_bits)
             tile_leaf[thread], tile_g[thread], tile_h[thread] = leaf - first, g[i], h[i]
+            tile_w[thread] = weight[i] if weight.shape[0] else 1.0
             margin[i] += step[leaf]
         cuda.syncthreads()
         a = thread
@@ -182,7 +189,7 @@ def add_rows(
             stop = r + _SEGMENT_ROWS
             while r < stop:
                 if tile_leaf[r] == leaf:
-                    _add_row(block_sums[a], float64(tile_g[r]), float64(tile_h[r]))
+                    _add_row(block_sums[a], tile_g[r], tile_h[r], tile_w[r])
                 r += 1
             a += THREADS
         cuda.syncthreads()
@@ -193,18 +200,20 @@ def add_rows(
 def merge(sums: Any, out: Any) -> None:
     """Merge the accumulators of all blocks and segments in order, into one per leaf (see `LeafMoments.merge`).
 
-    ``out`` is (leaves of the tree, COLUMNS). Its shifts are the means, so its sums of differences are 0.
+    ``out`` is (leaves of the tree, WEIGHTED_COLUMNS). Its shifts are the means, so its sums of differences are 0.
     """
     leaf, stride = cuda.grid(1), cuda.gridsize(1)
     while leaf < out.shape[0]:
-        n = g = h = gg = hh = gh = 0.0
+        count = n = g = h = gg = hh = gh = pairs = 0.0
         a = 0
         while a < sums.shape[0] * SEGMENTS:
             s = sums[a // SEGMENTS, leaf * SEGMENTS + a % SEGMENTS]
-            more = s[COUNT]
+            count += s[COUNT]
+            more = s[WEIGHT]
             if more > 0.0:
                 to_g, to_h = s[G] / more, s[H] / more
                 dg, dh = s[SHIFT_G] + to_g - g, s[SHIFT_H] + to_h - h
+                pairs += s[PAIRS] + n * more
                 n += more
                 share = more / n
                 between = (n - more) * share
@@ -215,6 +224,6 @@ def merge(sums: Any, out: Any) -> None:
                 gh += s[GH] - s[G] * to_h + dg * dh * between
             a += 1
         o = out[leaf]
-        o[COUNT], o[SHIFT_G], o[G], o[GG] = n, g, 0.0, max(gg, 0.0)
-        o[SHIFT_H], o[H], o[HH], o[GH] = h, 0.0, max(hh, 0.0), gh
+        o[COUNT], o[SHIFT_G], o[G], o[GG] = count, g, 0.0, max(gg, 0.0)
+        o[SHIFT_H], o[H], o[HH], o[GH], o[WEIGHT], o[PAIRS] = h, 0.0, max(hh, 0.0), gh, n, pairs
         leaf += stride

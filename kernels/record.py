@@ -118,4 +118,4 @@ def add_trees(
             leaf_of_path = leaves[t]
             for i in range(lo, hi):
                 leaf[i - lo] = leaf_of_path[taken[i]]
-            add_rows(leaf[: hi - lo], g, h, step, margin[lo:hi], sums)
+            add_rows(leaf[: hi - lo], g, h, weight[lo:hi], step, margin[lo:hi], sums)

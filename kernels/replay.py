@@ -154,4 +154,4 @@ def gather_moments(
             margin[:] = 0.0
         _replay(codes, where, t, *splits, at)
         first, end = leaf_start[t], leaf_start[t + 1]
-        add_rows(at, g, h, step[first:end], margin, sums[first:end])
+        add_rows(at, g, h, weight, step[first:end], margin, sums[first:end])

@@ -441,7 +441,7 @@ class ProbabilisticModel:
                 "variance='pgbm'"
             )
         rows, _ = self.read_rows(X, None, "cpu")
-        leaves = state.weights.sd, state.moments.count
+        leaves = state.weights.sd, state.moments.mass
         return explain_variance(state.forest, rows, *leaves, state.chosen.rho, state.chosen.calibration, self.n_jobs)
 
     def save(self, path: str | os.PathLike[str]) -> None:

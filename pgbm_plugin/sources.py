@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .boosters import completed, held_data
 from .leaves.base_score import for_init_score, with_implied_base_score
 from .leaves.gather import leaf_moments
@@ -159,9 +157,7 @@ class Given(Source):
             spec = replace(spec, objective=custom(forgotten))
         if spec.start_is_mean:
             spec = with_implied_base_score(forest, spec, moments)
-        assert spec.objective is not None
-        weighted = spec.objective.unit_hessian and bool(np.any(moments.h_mean[moments.count > 0] != 1.0))
-        return judge(forest, spec, moments, weighted)
+        return judge(forest, spec, moments, moments.weight is not None)
 
     def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
         check_moments(forest, self.moments)

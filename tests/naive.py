@@ -54,25 +54,31 @@ def squaredlog(s, y, p):
 
 @dataclass
 class Leaf:
-    """One leaf: its stored value, the (g, h) of its rows, and what the paper makes of them."""
+    """One leaf: its stored value, the rows' weights w and their w g and w h, and what the paper makes of them."""
 
     value: float
     g: list[float] = field(default_factory=list)
     h: list[float] = field(default_factory=list)
+    w: list[float] = field(default_factory=list)
 
-    def mean(self, x: list[float]) -> float:
-        return math.fsum(x) / len(x)
+    def unit(self, x: list[float]) -> list[float]:
+        """g or h of a row of weight 1; rows of weight 0 are left out."""
+        return [a / w for a, w in zip(x, self.w, strict=True) if w > 0]
 
-    def cov(self, x: list[float], y: list[float]) -> float:
+    def mean(self, x: list[float], w: list[float]) -> float:
+        return math.fsum(a * b for a, b in zip(x, w, strict=True)) / math.fsum(w)
+
+    def cov(self, x: list[float], y: list[float], w: list[float]) -> float:
         if len(x) == 1:
             return 0.0
-        mx, my = self.mean(x), self.mean(y)
-        return math.fsum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / (len(x) - 1)
+        mx, my, total = self.mean(x, w), self.mean(y, w), math.fsum(w)
+        products = math.fsum(c * (a - mx) * (b - my) for a, b, c in zip(x, y, w, strict=True))
+        return products / (total - math.fsum(c * c for c in w) / total)
 
     def moments(self) -> tuple[float, ...]:
-        """n, mean g, mean h, var g, var h, cov gh (eq. 3-7)."""
-        g, h = self.g, self.h
-        return len(g), self.mean(g), self.mean(h), self.cov(g, g), self.cov(h, h), self.cov(g, h)
+        """The sum of weights (n if they are 1), mean g, mean h, var g, var h, cov gh (eq. 3-7)."""
+        g, h, w = self.unit(self.g), self.unit(self.h), [w for w in self.w if w > 0]
+        return math.fsum(w), self.mean(g, w), self.mean(h, w), self.cov(g, g, w), self.cov(h, h, w), self.cov(g, h, w)
 
     def newton(self, lambda_: float, l1: float = 0.0, max_step: float = math.inf) -> float:
         """The booster's leaf before its learning rate: what a certified leaf is compared with."""
@@ -129,6 +135,7 @@ def replay(
             leaf = tree[int(ids[i, t])]
             leaf.g.append(gh[i][0])
             leaf.h.append(gh[i][1])
+            leaf.w.append(w[i])
             margin[i] = rounded(margin[i] + leaf.value)
         trees.append(tree)
     return trees

@@ -69,8 +69,8 @@ def leaf_leverage(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> A
     With fixed splits, a tree reduces a row's residual by the share alpha h / (H + lambda), because the row itself is
     in the leaf. The sum of the logarithms over all trees gives the residual of a row that was left out of training.
     """
-    total = moments.h_sum + spec.lambda_
-    share = spec.alpha[forest.tree_of_leaf()] / forest.divisor * moments.h_mean / np.where(total > 0, total, np.inf)
+    total, typical = moments.h_sum + spec.lambda_, moments.h_sum / np.maximum(moments.count, 1)
+    share = spec.alpha[forest.tree_of_leaf()] / forest.divisor * typical / np.where(total > 0, total, np.inf)
     return -np.log1p(-np.clip(share, 0.0, 1.0 - np.exp(-_MAX_LEVERAGE)))
 
 

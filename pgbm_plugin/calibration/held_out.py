@@ -79,7 +79,7 @@ def read_held_out(
 
 def are_wrapped_rows(forest: Forest, moments: LeafMoments, rows: Rows) -> bool:
     """Tell whether these are the rows of the moments: equally many in total and in each leaf of the first trees."""
-    if len(rows) != moments.rows:
+    if len(rows) != moments.count[: forest.leaf_start[1]].sum():
         return False
     first = forest.first_trees(min(_TREES, forest.n_trees))
     route = choose_route(first, rows)

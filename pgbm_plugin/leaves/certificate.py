@@ -63,7 +63,7 @@ def certify(forest: Forest, spec: TrainingSpec, moments: LeafMoments, weighted: 
 def leaf_errors(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Array:
     """Return the (L,) errors of recomputed leaf values, relative to the value if all gradients had the same sign."""
     tree = forest.tree_of_leaf()
-    n = np.maximum(moments.count, 1)
+    n = np.where(moments.mass > 0, moments.mass, 1)
     newton, denominator, usable = newton_weights(spec, moments)
     usable &= ~spec.constant[tree]
     alpha, step = spec.alpha[tree], spec.step(forest.leaf_value, tree).astype(np.float64)

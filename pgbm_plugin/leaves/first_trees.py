@@ -76,7 +76,7 @@ class FirstTrees:
         y = rows["y"].astype(np.float64)
         weight = rows["weight"].astype(np.float64) if "weight" in (rows.dtype.names or ()) else np.empty(0)
         bounds = self.forest.leaf_start[: len(spec.alpha) + 1]
-        sums = accumulators(int(bounds[-1]), has_unit_hessian(spec, weight))
+        sums = accumulators(int(bounds[-1]), has_unit_hessian(spec, weight), len(weight) > 0)
         start, margin = np.full(len(y), spec.start), np.zeros(len(y))
         for t, (lo, hi) in enumerate(pairwise(bounds)):
             add_trees(
@@ -93,4 +93,4 @@ class FirstTrees:
                 margin,
                 sums[lo:hi],
             )
-        return from_sums(sums, len(y))
+        return from_sums(sums, int(np.count_nonzero(weight)) if len(weight) else len(y))

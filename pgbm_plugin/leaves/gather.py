@@ -49,14 +49,12 @@ def leaf_moments(
     step = forest.leaf_value if restarts else spec.step(forest.leaf_value, forest.tree_of_leaf())
     if spec.objective.gradients is not None:
         return _gather_custom(forest, spec, data, step, restarts, margin, n_jobs, progress)
-    # the GPU's kernels store gradients in float32
-    rows = data.rows if spec.gradient_dtype == np.float32 else data.rows.on_host()
-    route = choose_route(forest, rows)
+    route = choose_route(forest, data.rows)
     step, weight = route.ordered(step), np.empty(0) if data.weight is None else data.weight
 
     def chunk(lo: int, hi: int) -> LeafMoments:
         sums = route.gather_moments(lo, hi, data.y, weight, spec, step, restarts, margin[lo:hi])
-        return from_sums(sums, hi - lo)
+        return from_sums(sums, data.effective(lo, hi))
 
     chunks = map_chunks(chunk, len(data), route.moments_task, route.threads(n_jobs), progress)
     return reduce(LeafMoments.merge, chunks)
@@ -72,29 +70,30 @@ def _gather_custom(
     n_jobs: int | None,
     progress: bool,
 ) -> LeafMoments:
-    """Send all rows through one tree after the other, because a custom objective may couple rows.
-
-    Weights are not applied, because boosters do not weight what a custom objective returns.
-    """
+    """Send all rows through one tree after the other, because a custom objective may couple rows."""
     from ..kernels.accumulate import accumulators, add_rows
 
     route, new_iteration = choose_route(forest, data.rows), spec.new_iteration()
-    step, sums = route.ordered(step), accumulators(forest.n_leaves, unit_hessian=False)
     g = h = np.empty(0)
+    weight = g if data.weight is None else data.weight
+    step, sums = route.ordered(step), accumulators(forest.n_leaves, unit_hessian=False, weighted=len(weight) > 0)
     with progress_bar(forest.n_trees, "trees", progress) as advance:
         for t, leaf in enumerate(route.leaves_by_tree(n_jobs)):
             if new_iteration[t]:
-                g, h = custom_gradients(spec, margin, data.y)
+                g, h = custom_gradients(spec, margin, data.y, data.weight)
             if restarts and t == 0:
                 margin[:] = 0.0
             leaves = slice(forest.leaf_start[t], forest.leaf_start[t + 1])
-            add_rows(leaf, g, h, step[leaves], margin, sums[leaves])
+            add_rows(leaf, g, h, weight, step[leaves], margin, sums[leaves])
             advance(1)
-    return from_sums(route.by_leaf(sums), len(data))
+    return from_sums(route.by_leaf(sums), data.effective(0, len(data)))
 
 
-def custom_gradients(spec: TrainingSpec, margin: AnyArray, y: Array) -> tuple[Array, Array]:
-    """Return the user's g and h, checked and rounded as the booster rounds them."""
+def custom_gradients(spec: TrainingSpec, margin: AnyArray, y: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Return the user's g and h, checked and rounded as the booster rounds them, per unit of weight.
+
+    A function that is given `weight` returns w g and w h. A row of weight 0 counts nothing, and gets 0.
+    """
     assert spec.objective is not None
     assert spec.objective.gradients is not None
     result = spec.objective.gradients(margin.copy(), y.copy())
@@ -107,5 +106,6 @@ def custom_gradients(spec: TrainingSpec, margin: AnyArray, y: Array) -> tuple[Ar
             raise ValueError(f"objective returned {len(derivative)} values of {name} for {len(y)} rows")
         if not np.all(np.isfinite(derivative)):
             raise ValueError(f"objective returned NaN or inf in {name}")
-        pair.append(derivative.astype(spec.gradient_dtype).astype(np.float64))
+        held = derivative.astype(spec.gradient_dtype).astype(np.float64)
+        pair.append(held if weight is None else np.divide(held, weight, out=np.zeros(len(y)), where=weight > 0))
     return pair[0], pair[1]

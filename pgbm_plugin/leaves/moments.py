@@ -20,18 +20,26 @@ _FAINT = 1e-100
 class LeafMoments:
     """Moments of (g, h) over the rows of each leaf; L leaves. Moments over different rows merge exactly.
 
+    If rows have weights, means and sums are weighted, but g and h are those of a row of weight 1. So weights that have
+    nothing to do with the labels do not widen the spread, and a row of weight 0 is as if it were left out.
+
     Attributes
     ----------
     rows : float
-        Number of rows; after a decay, the sum of their weights.
+        Number of rows with a weight above 0; after a decay, what they still count for.
     count : (L,) int64 array
-        Number of rows in the leaf, n_j; after a decay, the sum of their weights as float64.
+        Number of rows in the leaf, n_j, with those of weight 0; after a decay, what they still count for, as float64.
     g_mean, h_mean : (L,) float array
         Mean gradient and hessian; 0 in an empty leaf.
     gg, hh, gh : (L,) float array
         Sums of squares and products of the deviations from the means.
+    weight : (L,) float array or None
+        Sum of the rows' weights, W. None if rows have no weights: count.
     freedom : (L,) float array or None
-        Degrees of freedom, which divide these sums to give variances. None before a decay: count - 1.
+        Degrees of freedom, W - sum w^2 / W, which divide these sums to give variances. None before weights and decay:
+        count - 1.
+    effective : (L,) float array or None
+        The sum of weights, corrected for a decay. None without weights or before a decay.
     """
 
     rows: float
@@ -41,7 +49,9 @@ class LeafMoments:
     gg: Array
     hh: Array
     gh: Array
+    weight: Array | None = None
     freedom: Array | None = None
+    effective: Array | None = None
 
     @classmethod
     def of_nothing(cls, leaves: int) -> LeafMoments:
@@ -49,11 +59,30 @@ class LeafMoments:
         return cls(0, np.zeros(leaves, np.int64), *np.zeros((5, leaves)))
 
     @property
+    def mass(self) -> AnyArray:
+        """Return the (L,) sums of the rows' weights, W; n_j if they have none."""
+        return self.count if self.weight is None else self.weight
+
+    @property
+    def decayed(self) -> bool:
+        """Return whether older rows count less."""
+        return self.count.dtype.kind == "f"
+
+    @property
     def size(self) -> AnyArray:
-        """Return the (L,) n_j; after a decay, the effective number of rows, (sum w)^2 / sum w^2."""
-        if self.freedom is None:
-            return self.count
-        return self.count / np.where(self.count > 0, self.count - self.freedom, 1.0)
+        """Return the (L,) numbers that lambda is divided by: W, but after a decay that of the effective rows.
+
+        A decay with weights d leaves (sum d)^2 / sum d^2 effective rows.
+        """
+        if not self.decayed:
+            return self.mass
+        if self.effective is not None:
+            return self.effective
+        return self.count / np.where(self.count > 0, self.count - self._freedom, 1.0)
+
+    @property
+    def _freedom(self) -> AnyArray:
+        return np.maximum(self.count - 1.0, 0.0) if self.freedom is None else self.freedom
 
     @property
     def var_g(self) -> Array:
@@ -79,12 +108,12 @@ class LeafMoments:
     @property
     def g_sum(self) -> Array:
         """Return the (L,) sums of gradients, G."""
-        return self.count * self.g_mean
+        return self.mass * self.g_mean
 
     @property
     def h_sum(self) -> Array:
         """Return the (L,) sums of hessians, H."""
-        return self.count * self.h_mean
+        return self.mass * self.h_mean
 
     def merge(self, other: LeafMoments) -> LeafMoments:
         """Return the moments over the rows of both (the update of Chan, Golub and LeVeque)."""
@@ -93,28 +122,35 @@ class LeafMoments:
                 f"moments of {len(self.count)} leaves do not merge with moments of {len(other.count)}: they belong to "
                 f"another model"
             )
-        count = self.count + other.count
-        positive = np.where(count > 0, count, 1)
-        share = other.count / positive
+        mass = self.mass + other.mass
+        positive = np.where(mass > 0, mass, 1)
+        share = other.mass / positive
         dg, dh = other.g_mean - self.g_mean, other.h_mean - self.h_mean
-        between = self.count * share
+        between = self.mass * share
         return LeafMoments(
             self.rows + other.rows,
-            count,
+            self.count + other.count,
             self.g_mean + dg * share,
             self.h_mean + dh * share,
             self.gg + other.gg + dg * dg * between,
             self.hh + other.hh + dh * dh * between,
             self.gh + other.gh + dg * dh * between,
-            self._merged_freedom(other, positive),
+            **self._merged_weights(other, mass, positive),
         )
 
-    def _merged_freedom(self, other: LeafMoments, count: AnyArray) -> Array | None:
-        """Return W - sum w^2 / W over the rows of both, as a sum of terms that cannot be negative."""
-        if self.freedom is None and other.freedom is None:
-            return None
-        a, b = (part.freedom if part.freedom is not None else np.maximum(part.count - 1, 0) for part in (self, other))
-        return (2.0 * self.count * other.count + self.count * a + other.count * b) / count
+    def _merged_weights(self, other: LeafMoments, mass: AnyArray, positive: AnyArray) -> dict[str, Array]:
+        """Return `weight`, `freedom` and `effective` over the rows of both, as far as these need them."""
+        weighted = self.weight is not None or other.weight is not None
+        decayed = self.decayed or other.decayed
+        a, b, merged = self.mass, other.mass, {}
+        if weighted:
+            merged["weight"] = mass.astype(np.float64)
+        if weighted or decayed:  # W - sum w^2 / W, as a sum of terms that cannot be negative
+            merged["freedom"] = (2.0 * a * b + a * self._freedom + b * other._freedom) / positive
+        if weighted and decayed:
+            squares = sum(m / np.where(part.size > 0, part.size, 1.0) * m for m, part in ((a, self), (b, other)))
+            merged["effective"] = mass / np.where(mass > 0, squares, 1.0) * mass
+        return merged
 
     def faded(self, decay: float) -> LeafMoments:
         """Return the moments with the weight of every row multiplied by `decay`; 0 returns moments over no rows.
@@ -127,10 +163,18 @@ class LeafMoments:
         if decay == 0.0:
             return LeafMoments.of_nothing(len(self.count))
         # the count of a leaf without new rows would underflow; compared with one new row, this count is negligible
-        share = np.where(self.count * decay > _FAINT, decay, 1.0)
-        freedom = np.maximum(self.count - 1.0, 0.0) if self.freedom is None else self.freedom
-        squares = (share * sums for sums in (self.gg, self.hh, self.gh, freedom))
-        return LeafMoments(self.rows * decay, self.count * share, self.g_mean, self.h_mean, *squares)
+        share = np.where(self.mass * decay > _FAINT, decay, 1.0)
+        squares = (share * sums for sums in (self.gg, self.hh, self.gh))
+        return LeafMoments(
+            self.rows * decay,
+            self.count * share,
+            self.g_mean,
+            self.h_mean,
+            *squares,
+            weight=None if self.weight is None else share * self.weight,
+            freedom=share * self._freedom,
+            effective=None if self.weight is None else self.size,
+        )
 
     def part(self, lo: int, hi: int) -> LeafMoments:
         """Return the moments of leaves lo..hi."""
@@ -165,15 +209,20 @@ def from_sums(sums: Array, rows: int) -> LeafMoments:
     return reduce(LeafMoments.merge, (_from_lane(*lane, rows=rows if i == 0 else 0) for i, lane in enumerate(lanes)))
 
 
-def _from_lane(count: Array, shift_g: Array, g: Array, gg: Array, *hessian_sums: Array, rows: int) -> LeafMoments:
-    n = np.maximum(count, 1.0)
+def _from_lane(count: Array, shift_g: Array, g: Array, gg: Array, *further: Array, rows: int) -> LeafMoments:
+    """Return the moments from the columns of one accumulator per leaf."""
+    hessian_sums, weights = further[:4], further[4:]
+    mass = weights[0] if weights else count
+    n = np.where(mass > 0.0, mass, 1.0)
     whole = count.astype(np.int64)
     g_mean, gg = shift_g + g / n, np.maximum(gg - g * g / n, 0.0)
     if not hessian_sums:  # every hessian is 1
         zero = np.zeros(len(count))
         return LeafMoments(rows, whole, g_mean, np.minimum(count, 1.0), gg, zero, zero)
     shift_h, h, hh, gh = hessian_sums
-    return LeafMoments(rows, whole, g_mean, shift_h + h / n, gg, np.maximum(hh - h * h / n, 0.0), gh - g * h / n)
+    h_mean, hh, gh = shift_h + h / n, np.maximum(hh - h * h / n, 0.0), gh - g * h / n
+    freedom = {"weight": mass, "freedom": 2.0 * weights[1] / n} if weights else {}
+    return LeafMoments(rows, whole, g_mean, h_mean, gg, hh, gh, **freedom)
 
 
 def check_moments(forest: Forest, moments: LeafMoments) -> None:
@@ -184,7 +233,8 @@ def check_moments(forest: Forest, moments: LeafMoments) -> None:
             f"the moments have {leaves} leaves, the model has {forest.n_leaves}: they belong to another model"
         )
     rows_of_tree = np.add.reduceat(moments.count, forest.leaf_start[:-1])
-    if not np.allclose(rows_of_tree, moments.rows, rtol=1e-9, atol=0.0):
+    rows = moments.rows if moments.weight is None else rows_of_tree[0]  # with weights of 0, more than those that count
+    if not np.allclose(rows_of_tree, rows, rtol=1e-9, atol=0.0):
         raise ValueError("the leaves of some tree do not hold all rows of the moments: they belong to another model")
     if moments.rows == 0:
         raise ValueError("the moments have no rows")

@@ -2,7 +2,8 @@
 
 All numbers are little-endian. The header is magic, version, flags, leaves, rows. Then come the (L,) arrays of
 `LeafMoments` in order, and the CRC-32 of all bytes before it. Flag 1: the moments have decayed, so counts are float64
-and `freedom` is the last array.
+and there is an array `freedom`. Flag 2: rows have weights, so there are `weight` and `freedom`, and with flag 1 also
+`effective`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,17 @@ from ..arrays import AnyArray
 
 _MAGIC = b"PGBMmom\n"
 _VERSION = 1
-_DECAYED = 1
+_DECAYED, _WEIGHTED = 1, 2
 _HEADER = struct.Struct("<8sHHQd")
 _CHECKSUM = struct.Struct("<I")
+
+# The arrays after those that all moments have, by flags.
+_FURTHER = {
+    0: (),
+    _DECAYED: ("freedom",),
+    _WEIGHTED: ("weight", "freedom"),
+    _DECAYED | _WEIGHTED: ("weight", "freedom", "effective"),
+}
 
 # After a decay, counts are sums of fractions, which may exceed the number of rows by rounding.
 _SLACK = 1e-9
@@ -27,7 +36,8 @@ _SLACK = 1e-9
 
 def pack_moments(rows: float, arrays: Mapping[str, AnyArray]) -> bytes:
     """Return the bytes of moments; `arrays` are those of `LeafMoments` in order."""
-    flags = _DECAYED if "freedom" in arrays else 0
+    decayed, weighted = arrays["count"].dtype.kind == "f", "weight" in arrays
+    flags = decayed * _DECAYED | weighted * _WEIGHTED
     header = _HEADER.pack(_MAGIC, _VERSION, flags, len(arrays["count"]), rows)
     body = b"".join([header, *(array.astype(array.dtype.newbyteorder("<")).tobytes() for array in arrays.values())])
     return body + _CHECKSUM.pack(zlib.crc32(body))
@@ -43,9 +53,9 @@ def unpack_moments(raw: bytes) -> tuple[float, dict[str, AnyArray]]:
     _, version, flags, leaves, rows = _HEADER.unpack_from(raw)
     if version != _VERSION:
         raise ValueError(f"moments of format {version}; this version of pgbm_plugin reads format {_VERSION}")
-    if flags not in (0, _DECAYED):
+    if flags & ~(_DECAYED | _WEIGHTED):
         raise ValueError(f"damaged moments: unknown flags {flags}")
-    names = ["count", "g_mean", "h_mean", "gg", "hh", "gh", *(["freedom"] if flags else [])]
+    names = ["count", "g_mean", "h_mean", "gg", "hh", "gh", *_FURTHER[flags]]
     end = _HEADER.size + 8 * leaves * len(names)
     if len(raw) != end + _CHECKSUM.size:
         raise ValueError(f"damaged moments: {len(raw)} bytes, {leaves} leaves need {end + _CHECKSUM.size}")
@@ -53,24 +63,24 @@ def unpack_moments(raw: bytes) -> tuple[float, dict[str, AnyArray]]:
         raise ValueError("damaged moments: the checksum does not match")
     arrays: dict[str, AnyArray] = {}
     for i, name in enumerate(names):
-        dtype = "<i8" if name == "count" and not flags else "<f8"
+        dtype = "<i8" if name == "count" and not flags & _DECAYED else "<f8"
         array = np.frombuffer(raw, dtype, leaves, _HEADER.size + 8 * leaves * i)
         arrays[name] = array.astype(array.dtype.newbyteorder("="))
     _check(rows, arrays)
-    return rows if flags else int(rows), arrays
+    return rows if flags & _DECAYED else int(rows), arrays
 
 
 def _check(rows: float, arrays: Mapping[str, AnyArray]) -> None:
     """Refuse numbers that moments of rows cannot have."""
     finite = np.isfinite(rows) and all(np.all(np.isfinite(array)) for array in arrays.values())
-    if not (finite and 0 <= rows < 2**53 and ("freedom" in arrays or rows == int(rows))):
+    decayed, count = arrays["count"].dtype.kind == "f", arrays["count"]
+    if not (finite and 0 <= rows < 2**53 and (decayed or rows == int(rows))):
         raise ValueError("damaged moments: a number is not finite, or the number of rows is impossible")
-    count = arrays["count"]
-    if np.any(count > rows * (1 + _SLACK)) or any(
-        np.any(arrays[name] < 0) for name in ("count", "gg", "hh", "freedom") if name in arrays
-    ):
-        raise ValueError("damaged moments: a count or a sum of squares is out of range")
-    if "freedom" in arrays and np.any(arrays["freedom"] > count):
+    too_many = "weight" not in arrays and np.any(count > rows * (1 + _SLACK))  # weights of 0 count no row
+    if too_many or any(np.any(arrays[name] < 0) for name in arrays if name not in ("g_mean", "h_mean", "gh")):
+        raise ValueError("damaged moments: a count, a weight or a sum of squares is out of range")
+    mass = arrays.get("weight", count)
+    if "freedom" in arrays and np.any(arrays["freedom"] > mass * (1 + _SLACK)):
         raise ValueError("damaged moments: a leaf has more degrees of freedom than rows")
-    if any(np.any(array[count == 0] != 0) for array in arrays.values()):
+    if any(np.any(array[mass == 0] != 0) for name, array in arrays.items() if name != "count" or mass is count):
         raise ValueError("damaged moments: a leaf without rows has moments")

@@ -21,7 +21,7 @@ def newton_weights(spec: TrainingSpec, moments: LeafMoments) -> tuple[Array, Arr
     The weights are not clipped to `max_step`. The denominator of an empty leaf, or one that is not positive, becomes 1.
     """
     denominator = moments.h_sum + spec.lambda_
-    defined = (moments.count > 0) & (denominator > 0)
+    defined = (moments.mass > 0) & (denominator > 0)
     denominator = np.where(defined, denominator, 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
         return soft_threshold(moments.g_sum, spec.l1) / denominator, denominator, defined

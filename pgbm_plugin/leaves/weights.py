@@ -33,15 +33,15 @@ class LeafWeights:
 
 
 def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> LeafWeights:
-    """Return the weights of paper eq. 8-9, with lambda and l1 divided by n, because g and h are means.
+    """Return the weights of paper eq. 8-9, with lambda and l1 divided by n or the sum of weights: g and h are means.
 
     A leaf gets the average V of its tree if no row reached it, if its hessians do not have a positive sum, or if its
     own V is not finite.
     """
     tree = forest.tree_of_leaf()
-    n = np.maximum(moments.size, 1)
+    n = np.where(moments.size > 0, moments.size, 1)
     d = moments.h_mean + spec.lambda_ / n
-    defined = (moments.count > 0) & (d > 0)
+    defined = (moments.mass > 0) & (d > 0)
     d = np.where(defined, d, 1.0)
     g = soft_threshold(moments.g_mean, spec.l1 / n)
     var_g, var_h, cov = moments.var_g, moments.var_h, moments.cov_gh
@@ -53,9 +53,9 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Le
     defined &= np.isfinite(variance) & np.isfinite(mu)
     mu, variance = np.where(defined, mu, 0.0), np.where(defined, variance, 0.0)
     alpha = spec.alpha[tree]
-    rows = np.where(defined, moments.count, 0).astype(np.float64)
+    rows = np.where(defined, moments.mass, 0.0)
     tree_rows = np.bincount(tree, rows, forest.n_trees)
-    mean_variance = np.bincount(tree, rows * variance, forest.n_trees) / np.maximum(tree_rows, 1.0)
+    mean_variance = np.bincount(tree, rows * variance, forest.n_trees) / np.where(tree_rows > 0.0, tree_rows, 1.0)
     stored = -spec.step(forest.leaf_value, tree) / np.where(alpha > 0, alpha, 1.0)
     mu = np.clip(np.where(defined, mu, stored), -spec.max_step, spec.max_step)
     variance = np.where(defined, variance, mean_variance[tree])
@@ -70,7 +70,7 @@ def paper_leaf_values(forest: Forest, spec: TrainingSpec, weights: LeafWeights) 
 
 def typical_variance(forest: Forest, moments: LeafMoments, weights: LeafWeights) -> float:
     """Return the average variance over the rows of the moments, at rho = 0."""
-    return float(forest.n_trees * np.average(weights.sd**2, weights=moments.count))
+    return float(forest.n_trees * np.average(weights.sd**2, weights=moments.mass))
 
 
 def variance_floor(forest: Forest, moments: LeafMoments, weights: LeafWeights) -> float:

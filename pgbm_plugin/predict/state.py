@@ -76,8 +76,8 @@ class ModelState:
         """
         if self.chosen.scale is not None:
             return None
-        rows = self.moments.count.astype(np.float64)
-        squares = np.add.reduceat(rows * self.weights.sd**2, self.forest.leaf_start[:-1]) / self.moments.rows
+        mass, trees = self.moments.mass, self.forest.leaf_start[:-1]
+        squares = np.add.reduceat(mass * self.weights.sd**2, trees) / np.add.reduceat(mass, trees)
         variance = recursion(np.sqrt(squares), self.chosen.rho)[-1:]
         return float(np.sqrt(variance[0])), float(np.sqrt(self.chosen.calibration(variance)[0]))
 

@@ -38,10 +38,10 @@ class Cuda(Route):
     @cached_property
     def moments_task(self) -> int:  # type: ignore[override]
         """Return how many rows fit into the GPU's memory, with their columns and the accumulators of their block."""
-        from ..kernels.accumulate import COLUMNS
+        from ..kernels.accumulate import WEIGHTED_COLUMNS
         from ..kernels.cuda import BLOCK_ROWS, SEGMENTS
 
-        return self._fitting(4 * 8 + self._most_leaves() * SEGMENTS * COLUMNS * 8 // BLOCK_ROWS)
+        return self._fitting(5 * 8 + self._most_leaves() * SEGMENTS * WEIGHTED_COLUMNS * 8 // BLOCK_ROWS)
 
     def threads(self, n_jobs: int | None) -> int:
         """Return 1, because calls do not share a GPU."""
@@ -95,7 +95,7 @@ class Cuda(Route):
     ) -> Array:
         """Return accumulators (leaves, lanes, columns), with a lane for each block of rows that is sent."""
         from ..kernels import cuda
-        from ..kernels.accumulate import COLUMNS
+        from ..kernels.accumulate import COLUMNS, WEIGHTED_COLUMNS
 
         objective, new_iteration, lanes = spec.objective, spec.new_iteration(), []
         assert objective is not None
@@ -105,21 +105,21 @@ class Cuda(Route):
             for begin, end, X in self.rows.sent(lo, hi):
                 y_, weight_ = self._send(y[begin:end]), self._send(weight[begin:end])
                 margin_ = self._send(margin[begin - lo : end - lo])
-                g, h = (self._empty((end - begin,), np.float32) for _ in range(2))
-                lane = self._empty((self.forest.n_leaves, COLUMNS), np.float64)
+                g, h = (self._empty((end - begin,), np.float64) for _ in range(2))
+                lane = self._empty((self.forest.n_leaves, WEIGHTED_COLUMNS), np.float64)
                 # the accumulators of all blocks, enough for the tree with the most leaves
                 accumulators = -(-(end - begin) // cuda.BLOCK_ROWS) * self._most_leaves() * cuda.SEGMENTS
-                sums = self._empty((accumulators, COLUMNS), np.float64)
+                sums = self._empty((accumulators, WEIGHTED_COLUMNS), np.float64)
                 for t in range(self.forest.n_trees):
                     if new_iteration[t]:
                         cuda.gradients[self._launch(end - begin)](y_, weight_, margin_, *loss, g, h)
                     if restarts and t == 0:
                         margin_ = self._send(np.zeros(end - begin, margin.dtype))
                     leaves = slice(self.forest.leaf_start[t], self.forest.leaf_start[t + 1])
-                    self._add_rows(t, X, step, g, h, margin_, sums, lane[leaves])
+                    self._add_rows(t, X, step, g, h, weight_, margin_, sums, lane[leaves])
                 self._fetch(margin_, margin[begin - lo : end - lo])
                 lanes.append(lane.copy_to_host(stream=self.rows.stream))
-        return np.stack(lanes, axis=1)
+        return np.stack(lanes, axis=1)[:, :, : WEIGHTED_COLUMNS if len(weight) else COLUMNS]
 
     def leaves_by_tree(self, n_jobs: int | None) -> Iterator[NDArray[np.int64]]:
         from ..kernels import cuda
@@ -135,14 +135,16 @@ class Cuda(Route):
             leaf -= first_leaf
             yield leaf
 
-    def _add_rows(self, t: int, X: Any, step: Any, g: Any, h: Any, margin: Any, sums: Any, lane: Any) -> None:
+    def _add_rows(
+        self, t: int, X: Any, step: Any, g: Any, h: Any, weight: Any, margin: Any, sums: Any, lane: Any
+    ) -> None:
         """Send the rows of one block through tree t, and write their accumulators to `lane`."""
         from ..kernels import cuda
 
         root, first, leaves = self.forest.root[t], self.forest.leaf_start[t], lane.shape[0]
         blocks, owned = -(-X.shape[0] // cuda.BLOCK_ROWS), leaves * cuda.SEGMENTS
         sums = sums[: blocks * owned].reshape(blocks, owned, sums.shape[1])
-        rows = X, root, *self._trees()[1:], first, step, g, h, margin
+        rows = X, root, *self._trees()[1:], first, step, g, h, weight, margin
         cuda.add_rows[blocks, cuda.THREADS, self.rows.stream](*rows, sums)
         cuda.merge[self._launch(leaves)](sums, lane)
 

@@ -74,7 +74,7 @@ class Replay(Route):
         from ..kernels import replay
         from ..kernels.accumulate import accumulators, gradient_buffers
 
-        sums = accumulators(self.forest.n_leaves, has_unit_hessian(spec, weight))
+        sums = accumulators(self.forest.n_leaves, has_unit_hessian(spec, weight), len(weight) > 0)
         loss = spec.new_iteration(), *loss_arguments(spec, weight)
         buffers = gradient_buffers(self._block(hi - lo), sums)
         for rows, *coded in self._coded(lo, hi):

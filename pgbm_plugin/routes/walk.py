@@ -51,7 +51,7 @@ class Walk(Route):
         from ..kernels import cpu
         from ..kernels.accumulate import accumulators, gradient_buffers
 
-        sums = accumulators(self.forest.n_leaves, has_unit_hessian(spec, weight))
+        sums = accumulators(self.forest.n_leaves, has_unit_hessian(spec, weight), len(weight) > 0)
         for begin, end, X in self.rows.blocks(lo, hi):
             cpu.gather_moments(
                 X,

@@ -140,7 +140,9 @@ ARRAYS = {
     "moments.gg": StoredArray("F64", "leaves", rule="finite and not negative"),
     "moments.hh": StoredArray("F64", "leaves", rule="finite and not negative"),
     "moments.gh": StoredArray("F64", "leaves", rule="finite"),
+    "moments.weight": StoredArray("F64", "leaves", rule="finite and not negative", optional=True),
     "moments.freedom": StoredArray("F64", "leaves", rule="finite and not negative", optional=True),
+    "moments.effective": StoredArray("F64", "leaves", rule="finite and not negative", optional=True),
     # stored although they follow from the moments: the last bits of powers differ between machines
     "weights.mu": StoredArray("F64", "leaves", rule="finite"),
     "weights.variance": StoredArray("F64", "leaves", rule="finite and not negative"),

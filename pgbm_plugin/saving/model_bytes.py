@@ -117,16 +117,21 @@ def _build(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], forest
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:
         raise ValueError(f"it has moments of {len(parts['weights']['sd'])} leaves for trees of {forest.n_leaves}")
-    if not np.any(parts["moments"]["count"]):
-        raise ValueError("its moments were gathered from no rows")
-    if (parts["moments"]["freedom"] is None) != (parts["moments"]["count"].dtype == np.int64):
-        raise ValueError(
-            "its moments contradict each other: only after a decay, counts are floats with degrees of freedom"
-        )
+    _check_moments(parts["moments"])
     with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` refuses what overflows
         state = _state(parts, forest)
         _check_range(state)
     return state
+
+
+def _check_moments(moments: Mapping[str, Any]) -> None:
+    """Refuse moments that contradict themselves; see `LeafMoments` for the arrays that weights and a decay bring."""
+    if not np.any(moments["count"]):
+        raise ValueError("its moments were gathered from no rows")
+    weighted, decayed = moments["weight"] is not None, moments["count"].dtype != np.int64
+    needed = {"freedom": weighted or decayed, "effective": weighted and decayed}
+    if any((moments[name] is not None) != is_needed for name, is_needed in needed.items()):
+        raise ValueError("its moments contradict each other: weights or a decay need other arrays")
 
 
 def _state(parts: Mapping[str, Any], forest: Forest) -> ModelState:

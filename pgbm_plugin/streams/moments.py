@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
-
 from ..leaves.base_score import LabelSums, settle_base_score
 from ..leaves.first_trees import FirstTrees
 from ..leaves.gather import leaf_moments
@@ -60,7 +58,7 @@ def stream_moments(
             at_start = first.moments(spec)
             moments = joined([at_start, moments.part(len(at_start.count), forest.n_leaves)])
     if moments.rows == 0:
-        raise ValueError("there are no batches, or none of them has rows")
-    if weighted and not np.any(moments.h_mean):
-        raise ValueError("the weights of all rows are zero")
+        raise ValueError(
+            "the weights of all rows are zero" if weighted else "there are no batches, or none of them has rows"
+        )
     return without_weights(spec, objective), moments, weighted

@@ -57,7 +57,7 @@ def dask_moments(
         task = _Task(forest, spec, objective, device)
         moments: LeafMoments = _reduced(_partition_moments, task, *vars(parts).values())
         if moments.rows == 0:
-            raise ValueError("the collection has no rows")
+            raise ValueError("the collection has no rows, or the weights of all rows are zero")
         return moments
 
     if not (settle and spec.start_is_mean and raw.init_score is None):

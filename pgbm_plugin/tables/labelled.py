@@ -46,6 +46,10 @@ class LabelledRows:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def effective(self, lo: int, hi: int) -> int:
+        """Return how many of the rows lo..hi count: all without weights, else those with a weight above 0."""
+        return hi - lo if self.weight is None else int(np.count_nonzero(self.weight[lo:hi]))
+
     def sample(self, most: int) -> LabelledRows:
         """Return at most `most` of the rows, a random sample that is the same every time."""
         if len(self) <= most:

@@ -102,8 +102,7 @@ class TrainingRows:
             self.margin = self.at = init_score.astype(dtype)
         else:
             if spec.start_is_mean:
-                weights = self.weight if len(self.weight) else None
-                sums = LabelSums.of_model(spec, self.forest).add(self.y, weights)
+                sums = LabelSums.of_model(spec, self.forest).add(self.y, self._weights)
                 spec = replace(spec, start=sums.base_score(spec, self.forest))
             self.margin = np.full(len(y), self.forest.base_margin, dtype)
             self.at = np.full(len(y), spec.start, dtype) if spec.folded[0] or average else self.margin
@@ -111,6 +110,10 @@ class TrainingRows:
         self.reach = float(np.abs(self.margin).max())
         self._taken = np.empty(len(y), np.uint32)
         self.recorded = Recorded(spec.start, init_score is not None, weight is not None, objective is not None, [], [])
+
+    @property
+    def _weights(self) -> Array | None:
+        return self.weight if len(self.weight) else None
 
     @property
     def n_recorded(self) -> int:
@@ -222,16 +225,16 @@ class TrainingRows:
         assert objective is not None
         value = np.concatenate([tree.value for tree in trees])
         unit = has_unit_hessian(self.spec, weight)
-        g, h = (np.empty(0),) * 2 if objective.gradients is None else custom_gradients(self.spec, at, y)
+        g, h = (np.empty(0),) * 2 if objective.gradients is None else custom_gradients(self.spec, at, y, self._weights)
         new_iteration = np.full(len(trees), not one_iteration)
         new_iteration[0] = True
 
         def gather(lo: int, hi: int) -> Array:
-            sums, rows = accumulators(len(value), unit), slice(lo, hi)
+            sums, rows = accumulators(len(value), unit, len(weight) > 0), slice(lo, hi)
             taken = paths.taken[rows]
             if len(g):
                 for leaf in paths.leaf:
-                    add_rows(leaf[taken], g[rows], h[rows], value, margin[rows], sums)
+                    add_rows(leaf[taken], g[rows], h[rows], weight[rows], value, margin[rows], sums)
             else:
                 loss = y[rows], weight[rows], at[rows], new_iteration, *loss_arguments(self.spec, weight)
                 buffers = np.empty(BLOCK, np.int32), *gradient_buffers(BLOCK, sums)
@@ -239,7 +242,8 @@ class TrainingRows:
             return sums
 
         first = _first_leaves(trees)
-        moments = _merged(list(map_chunks(gather, len(y), _chunk(len(y)), self.n_jobs)), len(y))
+        effective = int(np.count_nonzero(weight)) if len(weight) else len(y)
+        moments = _merged(list(map_chunks(gather, len(y), _chunk(len(y)), self.n_jobs)), effective)
         for tree, lo, hi in zip(trees, first[:-1], first[1:], strict=True):
             self.recorded.moments.append(moments.part(lo, hi))
             self.recorded.leaves.append(tree)
@@ -251,7 +255,7 @@ class TrainingRows:
 def _with_objective(
     spec: TrainingSpec, objective: CustomObjective | None, weight: AnyArray | None
 ) -> tuple[TrainingSpec, AnyArray | None]:
-    """Return the spec with the objective, and the weights of its gradients; custom gradients are weighted already."""
+    """Return the spec with the objective, and the weights of the rows; a plain function takes none."""
     if objective is None:
         if spec.objective is None:
             raise UnsupportedModelError(
@@ -261,5 +265,5 @@ def _with_objective(
         return spec, weight
     check_may_be_custom(spec)
     if isinstance(objective, TorchObjective):
-        objective = TorchGradients(objective, weight)
+        return replace(spec, objective=custom(TorchGradients(objective, weight))), weight
     return replace(spec, objective=custom(objective)), None
