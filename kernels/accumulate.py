@@ -86,8 +86,9 @@ def add_weighted_row(s: Any, g: Any, h: Any, w: Any) -> None:
 def add_rows(leaf: Any, g: Any, h: Any, weight: Any, step: Any, margin: Any, sums: Any) -> None:
     """Add rows to the accumulators of their leaves, and the leaves' steps to the rows' margins.
 
-    ``weight`` may be empty, and ``h`` may be None if every hessian is 1 and there are no weights. The sums are those of differences from the accumulator's first row, so that a common offset of all labels costs no
-    digits: the first row is about as far from the mean as the other rows.
+    ``weight`` may be empty, and ``h`` may be None if every hessian is 1 and there are no weights. The sums are those of
+    differences from the accumulator's first row, so that a common offset of all labels costs no digits: the first row
+    is about as far from the mean as the other rows.
     """
     if h is None:
         for i in range(leaf.shape[0]):

@@ -158,7 +158,8 @@ def add_rows(
     """Add rows to the accumulators of their leaves in one tree, and the leaves' steps to the rows' margins.
 
     ``sums`` is (blocks, leaves of the tree * SEGMENTS, WEIGHTED_COLUMNS) and may hold anything; ``first`` is the
-    tree's first leaf; ``weight`` may be empty. A tile of rows is in shared memory, and one thread adds the rows of each accumulator in their order.
+    tree's first leaf; ``weight`` may be empty. A tile of rows is in shared memory, and one thread adds the rows of each
+    accumulator in their order.
     """
     tile_leaf = cuda.shared.array(THREADS, int32)
     tile_g = cuda.shared.array(THREADS, float64)

@@ -157,7 +157,7 @@ class Given(Source):
             spec = replace(spec, objective=custom(forgotten))
         if spec.start_is_mean:
             spec = with_implied_base_score(forest, spec, moments)
-        return judge(forest, spec, moments, moments.weight is not None)
+        return judge(forest, spec, moments)
 
     def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
         check_moments(forest, self.moments)
@@ -185,7 +185,7 @@ class Batches(Source):
         objective: CustomObjective | None,
         options: Options,
         settle: bool,
-    ) -> tuple[TrainingSpec, LeafMoments, bool]:
+    ) -> tuple[TrainingSpec, LeafMoments]:
         return stream_moments(
             forest,
             for_init_score(spec, None),

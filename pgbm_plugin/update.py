@@ -40,7 +40,7 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
 
 def _certificate(state: ModelState, moments: LeafMoments, further: float) -> Certificate:
     """Certify all rows. Rows that do not reproduce the leaves are no fault here: `update` is for new rows."""
-    certificate = certify(state.forest, state.spec, moments, weighted=True)
+    certificate = certify(state.forest, state.spec, moments)
     brought = f"update brought the last {further:.0f} rows"
     if certificate.status == "certified":
         return certificate

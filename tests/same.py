@@ -10,14 +10,19 @@ MOMENTS = ("g_mean", "h_mean", "gg", "hh", "gh")
 
 
 def assert_same_moments(a: LeafMoments, b: LeafMoments):
-    """Assert equality up to rounding.
+    """Assert equality up to rounding, also of what weights bring.
 
     A sum of n float64 terms is off by n eps of its terms' size at worst, here 4e3 * 2e-16.
     """
     assert a.rows == b.rows
     assert np.array_equal(a.count, b.count)
-    g2, h2 = (s / np.maximum(a.count, 1) + m**2 for s, m in ((a.gg, a.g_mean), (a.hh, a.h_mean)))
-    scale = (np.sqrt(g2), np.sqrt(h2), a.gg, a.hh, np.sqrt(a.gg * a.hh))
+    assert a.arrays().keys() == b.arrays().keys()
+    for name in a.arrays().keys() & {"weight", "freedom", "effective"}:
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-12)
+    g2, h2 = (s / np.where(a.mass > 0, a.mass, 1) + m**2 for s, m in ((a.gg, a.g_mean), (a.hh, a.h_mean)))
+    # numbers that are nearly equal have squared deviations of their rounding
+    gg, hh = a.gg + 1e-8 * a.mass * g2, a.hh + 1e-8 * a.mass * h2
+    scale = (np.sqrt(g2), np.sqrt(h2), gg, hh, np.sqrt(gg * hh))
     for name, size in zip(MOMENTS, scale, strict=True):
         difference = np.abs(getattr(a, name) - getattr(b, name))
         assert np.all(difference <= 1e-12 * np.maximum(size, 1e-300)), name

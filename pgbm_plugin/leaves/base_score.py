@@ -12,7 +12,7 @@ from ..arrays import Array
 from ..trees.forest import Forest
 from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
-from .certificate import contains_training_rows, leaf_errors
+from .comparison import contains_training_rows, leaf_errors
 from .moments import LeafMoments, joined
 from .newton import newton_weights
 
@@ -107,7 +107,9 @@ def settle_base_score(forest: Forest, spec: TrainingSpec, sums: LabelSums, momen
         """Return the median error of the first tree's leaves, which one wrong label hardly changes, and the moments."""
         first_spec = replace(spec, start=start).first_trees(1, first.n_leaves)
         moments = moments_of(first_spec)
-        contained = contains_training_rows(first_spec, moments)
+        # equally many rows in total: on several machines, LightGBM does not count those of single leaves
+        as_many = first_spec.leaf_count is not None and first_spec.leaf_count.sum() == moments.count.sum()
+        contained = as_many or contains_training_rows(first_spec, moments)
         return float(np.median(leaf_errors(first, first_spec, moments))) if contained else np.inf, moments
 
     from_labels = sums.base_score(spec, forest)

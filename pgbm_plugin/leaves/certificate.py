@@ -6,19 +6,39 @@ thousands is wrong by one, the error is about 1e-3. The counts, covers and error
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Array
 from ..trees.forest import Forest
-from ..trees.objectives import LOG, SQUAREDLOG
+from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
+from .comparison import (
+    contains_training_rows,
+    covers_are_fractions,
+    covers_count_rows,
+    had_weights,
+    leaf_errors,
+    proven_leaves,
+    same_size,
+    share_of_matching_leaves,
+)
 from .moments import LeafMoments
-from .newton import newton_weights
 
 Status = Literal["certified", "held-out", "subsampled", "approximate"]
+
+RowsWithout = Callable[[NDArray[np.bool_]], int]
+"""A function that returns how many rows reach none of the (L,) flagged leaves in any tree."""
+
+# With some objectives, wrong labels change the hessians of some leaves; wrong rows change those of nearly all leaves.
+_MOSTLY = 0.9
+
+# The share of rows about which no leaf may prove anything in a certified model.
+_UNPROVEN = 0.1
 
 
 @dataclass(frozen=True)
@@ -48,115 +68,104 @@ class Certificate:
         return f"{self.status} (leaf error {self.error:.1e}, tolerance {self.tolerance:.0e}): {self.sentence}"
 
 
-def certify(forest: Forest, spec: TrainingSpec, moments: LeafMoments, weighted: bool) -> Certificate:
-    """Compare recomputed leaves with stored ones, and counts of rows with those of training."""
+def certify(
+    forest: Forest, spec: TrainingSpec, moments: LeafMoments, rows_without: RowsWithout | None = None
+) -> Certificate:
+    """Compare recomputed leaves with stored ones, and their sizes with those of training.
+
+    `rows_without` tells how many rows no leaf proves anything about; without it, the certificate assumes the most.
+    """
     if spec.leaf_count is not None:
         # before 4.6, LightGBM stores a count of 0 for a tree that is one leaf, which holds all rows
         uncounted = (spec.leaf_count == 0) & spec.constant[forest.tree_of_leaf()]
         spec = replace(spec, leaf_count=np.where(uncounted, moments.count, spec.leaf_count))
     errors = leaf_errors(forest, spec, moments)
-    error = float(errors.max())
-    status, sentence = _diagnose(forest, spec, moments, errors, weighted)
-    return Certificate(status, error, spec.tolerance, sentence)
-
-
-def leaf_errors(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Array:
-    """Return the (L,) errors of recomputed leaf values, relative to the value if all gradients had the same sign."""
-    tree = forest.tree_of_leaf()
-    n = np.where(moments.mass > 0, moments.mass, 1)
-    newton, denominator, usable = newton_weights(spec, moments)
-    usable &= ~spec.constant[tree]
-    alpha, step = spec.alpha[tree], spec.step(forest.leaf_value, tree).astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        newton = np.clip(newton, -spec.max_step, spec.max_step)
-        rms = np.sqrt(moments.gg / n + moments.g_mean**2)
-        scale = alpha * n * (rms + _gradient_noise(forest, spec, moments) / spec.tolerance) / denominator
-        # a constant tree's value is part of the base score; the error of an empty leaf is its whole value
-        difference = np.abs(np.where(spec.constant[tree], 0.0, -alpha * newton) - step)
-        # a stored value was rounded together with the base score that is folded into it
-        rounding = 2.0 * float(np.finfo(np.float64).eps) * np.abs(forest.leaf_value)
-        difference -= np.where(spec.folded[tree], rounding, 0.0)
-        largest = max(float(np.abs(forest.leaf_value).max()), float(np.finfo(float).tiny))
-        error = np.maximum(difference, 0.0) / np.where(usable & (scale > 0), scale, largest)
-    return np.where(np.isfinite(error), error, np.inf)
-
-
-def _gradient_noise(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Array:
-    """Return the (L,) absolute rounding errors of a single gradient, even where the gradient is small.
-
-    Under a log link, g is a difference with exp(margin), which the booster computes in its own precision. Under other
-    links, g is a difference with a margin that is known exactly, except for a base score folded into the first tree.
-    """
-    largest = float(np.abs(forest.leaf_value).max())
-    if forest.link == LOG or (spec.objective is not None and spec.objective.code == SQUAREDLOG):
-        eps = float(np.finfo(forest.leaf_value.dtype).eps)
-        return eps * (1.0 + abs(spec.start)) * np.abs(moments.h_mean)
-    return float(np.finfo(np.float64).eps) * (abs(spec.start) + largest) * np.abs(moments.h_mean)
+    status, sentence = _diagnose(forest, spec, moments, errors, rows_without)
+    return Certificate(status, float(errors.max()), spec.tolerance, sentence)
 
 
 def _diagnose(
-    forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: Array, weighted: bool
+    forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: Array, rows_without: RowsWithout | None
 ) -> tuple[Status, str]:
-    fits = bool(errors.max() <= spec.tolerance)
-    match = _share_of_matching_leaves(spec, moments)
+    match = share_of_matching_leaves(forest, spec, moments)
     contained = contains_training_rows(spec, moments)
     if spec.approximate and (match > _MOSTLY or contained):
         return "approximate", (
             f"{'; '.join(spec.approximate)}: the mean is the stored leaf value, its variance comes from the moments"
         )
-    if fits and _same_size(spec, moments):
-        clipped = _clipped(spec, moments)
-        if clipped > 0.5 * forest.n_leaves:
-            return "approximate", (
-                f"the stored leaves were reproduced, but max_delta_step clipped {clipped} of {forest.n_leaves}, and a "
-                f"clipped leaf fits any larger gradient: these may not be the labels of training"
-            )
-        if spec.rates_known:
-            return "certified", f"all {forest.n_leaves} stored leaf values were reproduced from these rows"
-        return "approximate", (
-            "the stored leaves were reproduced, but with a fitted learning rate and regularisation: the model file "
-            "does not store them, and its trees are too few or too alike to determine them; wrap the live model"
-        )
-    if not weighted and _covers_count_rows(spec) and _covers_are_fractions(spec):
+    if errors.max() <= spec.tolerance and np.all(same_size(forest, spec, moments)):
+        return _proof(forest, spec, moments, rows_without)
+    counts_differ = spec.leaf_count is not None and match <= _MOSTLY  # then it was GOSS, which weights its samples
+    if moments.weight is None and had_weights(spec) and not spec.subsampled and not counts_differ:
         return "approximate", (
             "training used sample weights or a custom objective, which the model does not store: give sample_weight= "
             "or objective="
         )
-    trained_on = _training_rows(forest, spec)
-    if trained_on is not None and not spec.subsampled and trained_on != moments.rows:
-        counts = f"{moments.rows:.0f} were given, training saw {trained_on}"
-        return "held-out", f"{_whose_moments(spec, moments, weighted)} ({counts})"
+    trained_on, given = _training_rows(forest, spec), moments.count[: forest.leaf_start[1]].sum()
+    if trained_on is not None and trained_on != given:
+        counts = f"{given:.0f} were given, training saw {trained_on}"
+        return "held-out", f"{_whose_moments(spec, moments)} ({counts})"
     if contained and match < 1.0 and _may_be_subsampled(forest, spec):
         sentence = (
             "training grew its trees on samples of these rows (bagging, subsample or GOSS); the model does not store "
             "which rows, so the moments are those of all rows"
         )
-        if not spec.subsampled and not weighted:
+        if not spec.subsampled and moments.weight is None:
             sentence += "; if it did not, it had fewer rows, or weights below 1: give those rows, or sample_weight="
         return "subsampled", sentence
     if match > _MOSTLY and not spec.rates_known:
         return "approximate", (
-            "the model file does not store its learning rate and regularisation, and its trees do not determine them; "
-            "wrap the live model"
+            "the model does not store its learning rate and regularisation, and its trees do not determine them: the "
+            "spread may be too small or too large by any factor; wrap the model before it is saved"
         )
     if match > _MOSTLY:
-        return "approximate", _why_values_differ(forest, spec, errors)
-    return "held-out", _whose_moments(spec, moments, weighted)
+        return "approximate", _why_leaves_differ(forest, spec, moments, errors)
+    return "held-out", _whose_moments(spec, moments)
+
+
+def _proof(
+    forest: Forest, spec: TrainingSpec, moments: LeafMoments, rows_without: RowsWithout | None
+) -> tuple[Status, str]:
+    """Return how much the reproduced leaves prove: a row is proven by one tree in which its leaf is."""
+    if not spec.rates_known:
+        return "approximate", (
+            "the stored leaves were reproduced, but with a fitted learning rate and regularisation: the model does not "
+            "store them, and its trees are too few or too alike to determine them; wrap the model before it is saved"
+        )
+    proven = proven_leaves(forest, spec, moments)
+    silent = np.add.reduceat(np.where(proven, 0.0, moments.mass), forest.leaf_start[:-1])
+    if np.any(silent == 0.0):
+        unproven = 0.0
+    else:
+        total = moments.mass[: forest.leaf_start[1]].sum()
+        unproven = rows_without(proven) if rows_without is not None else moments.rows * silent.min() / total
+    leaves = int(np.count_nonzero(~proven & (moments.mass > 0)))
+    sentence = f"all {forest.n_leaves} stored leaf values were reproduced from these rows"
+    if leaves:
+        sentence += (
+            f", but {leaves} of them prove nothing, because other labels would give the same value (clipped by "
+            f"max_delta_step, set to 0 by L1 regularisation, or a tree without splits)"
+        )
+    if unproven:
+        sentence += f": {np.ceil(unproven):.0f} of {moments.rows:.0f} rows may be in no other leaf"
+    if unproven > _UNPROVEN * moments.rows:
+        return "approximate", f"{sentence}, so that their labels may not be those of training"
+    return "certified", sentence
 
 
 def _may_be_subsampled(forest: Forest, spec: TrainingSpec) -> bool:
     """Tell whether trees may have been grown on samples of the rows, whose sizes differ from tree to tree."""
-    if spec.subsampled is not None or not _covers_count_rows(spec):
+    if spec.subsampled is not None or spec.leaf_count is not None or not covers_count_rows(spec):
         return spec.subsampled is not False
     sizes = np.add.reduceat(spec.leaf_cover, forest.leaf_start[:-1])[spec.new_iteration()]
     return len(sizes) < 2 or bool(np.any(sizes != sizes[0]))
 
 
-def _whose_moments(spec: TrainingSpec, moments: LeafMoments, weighted: bool) -> str:
+def _whose_moments(spec: TrainingSpec, moments: LeafMoments) -> str:
     """Return the sentence for rows that are not those of training: others, or perhaps a part of them."""
     weights = (
         ""
-        if weighted or spec.leaf_count is not None
+        if moments.weight is not None or spec.leaf_count is not None
         else ", or not with their weights or base margins (then give sample_weight=, init_score=)"
     )
     saw, holds = (
@@ -170,71 +179,40 @@ def _whose_moments(spec: TrainingSpec, moments: LeafMoments, weighted: bool) -> 
     )
 
 
-# With some objectives, wrong labels change the hessians of some leaves; wrong rows change those of nearly all leaves.
-_MOSTLY = 0.9
-
-
-def _share_of_matching_leaves(spec: TrainingSpec, moments: LeafMoments) -> float:
-    """Return the share of leaves that hold as many rows, or as much hessian, as in training."""
-    if spec.leaf_count is not None:
-        return float(np.mean(moments.count == spec.leaf_count))
-    with np.errstate(invalid="ignore"):
-        return float(np.mean(np.abs(moments.h_sum - spec.leaf_cover) <= 1e-4 * np.abs(spec.leaf_cover)))
-
-
-def _same_size(spec: TrainingSpec, moments: LeafMoments) -> bool:
-    """Tell whether leaves hold as much as in training; if all rows come twice, only this and not the values differ."""
-    if spec.leaf_count is not None:
-        return bool(np.all(moments.count == spec.leaf_count))
-    if _covers_count_rows(spec):  # whole numbers, unless there are weights
-        slack = 1e-4 * spec.leaf_cover if _covers_are_fractions(spec) else np.maximum(0.5, 1e-6 * spec.leaf_cover)
-        return bool(np.all(np.abs(moments.h_sum - spec.leaf_cover) <= slack))
-    # hessians of other objectives may cancel, so single leaves may differ
-    return bool(abs(moments.h_sum.sum() - spec.leaf_cover.sum()) <= 0.01 * spec.leaf_cover.sum())
-
-
-def _clipped(spec: TrainingSpec, moments: LeafMoments) -> int:
-    """Return the number of leaves that `max_step` clipped."""
-    newton, _, usable = newton_weights(spec, moments)
-    return int(np.count_nonzero(usable & (np.abs(newton) >= spec.max_step * (1.0 - 1e-6))))
-
-
-def contains_training_rows(spec: TrainingSpec, moments: LeafMoments) -> bool:
-    """Tell whether every leaf holds at least as much as in training, so that training may have used a sample."""
-    if spec.leaf_count is not None:
-        return bool(np.all(spec.leaf_count <= moments.count))
-    return bool(np.all(spec.leaf_cover <= moments.h_sum * (1 + 1e-4)))
-
-
 def _training_rows(forest: Forest, spec: TrainingSpec) -> int | None:
-    """Return the number of rows that the first tree was grown on; None if the model does not store it."""
-    return None if spec.leaf_count is None else int(spec.leaf_count[: forest.leaf_start[1]].sum())
+    """Return the number of rows that all trees were grown on; None if the model does not store it."""
+    if spec.leaf_count is None:
+        known = covers_count_rows(spec) and not covers_are_fractions(spec) and not _may_be_subsampled(forest, spec)
+    else:
+        known = not spec.subsampled
+    rows = np.add.reduceat(spec.leaf_cover if spec.leaf_count is None else spec.leaf_count, forest.leaf_start[:-1])
+    return int(rows[0]) if known and np.all(rows == rows[0]) else None
 
 
-def _covers_count_rows(spec: TrainingSpec) -> bool:
-    """Tell whether the model stores covers alone, which are counts of rows unless there were weights."""
-    return spec.leaf_count is None and spec.objective is not None and spec.objective.unit_hessian
-
-
-def _covers_are_fractions(spec: TrainingSpec) -> bool:
-    """Tell whether sums of hessians are not whole numbers: there were weights or a custom objective."""
-    return bool(np.any(spec.leaf_cover != np.round(spec.leaf_cover)))
-
-
-def _why_values_differ(forest: Forest, spec: TrainingSpec, errors: Array) -> str:
-    first = errors[: forest.leaf_start[1]] > spec.tolerance
+def _why_leaves_differ(forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: Array) -> str:
+    """Return the sentence for rows that match, with leaves that do not."""
+    wrong, leaves = errors > spec.tolerance, int(forest.leaf_start[1])
+    first = wrong[:leaves]
+    if not wrong.any():
+        return (
+            f"the leaf values were reproduced, but not the sums of hessians that the model stores (in the first tree "
+            f"{moments.h_sum[:leaves].sum():.10g}, in training {spec.leaf_cover[:leaves].sum():.10g}): rows are "
+            f"missing or come twice, or weights are not those of training; give sample_weight= if training had them"
+        )
     if 0 < first.sum() < 0.5 * len(first):
         return (
             f"the rows match, but {first.sum()} of {len(first)} leaves of the first tree do not: some labels or "
             f"weights are not those of training"
         )
     if not first.any():
-        later = int(forest.tree_of_leaf()[np.argmax(errors > spec.tolerance)])
+        later = int(forest.tree_of_leaf()[np.argmax(wrong)])
         return (
             f"the rows match, and so do the leaf values before tree {later}, but not the later ones: those trees were "
             f"trained with other data or settings, or changed afterwards"
         )
+    on_log_scale = spec.own_starts and forest.link == LOG
     return (
         "the rows match, but the leaf values do not: the labels, weights, init_score or objective are not those of "
         "training, or the model was refitted; give sample_weight=, init_score= or objective= if training had them"
+        + ("; this model's init_score is on the log scale: log(exposure), not exposure" if on_log_scale else "")
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..arrays import Array
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
-from .certificate import leaf_errors
+from .comparison import leaf_errors
 from .moments import LeafMoments
 
 

@@ -28,8 +28,8 @@ def stream_moments(
     device: str = "cpu",
     n_jobs: int | None = None,
     progress: bool = False,
-) -> tuple[TrainingSpec, LeafMoments, bool]:
-    """Return the spec, the moments over all batches, and whether rows were weighted.
+) -> tuple[TrainingSpec, LeafMoments]:
+    """Return the spec, and the moments over all batches.
 
     If boosting started from the mean label, that mean is known only after the last batch. With `settle`, `FirstTrees`
     keeps what the first trees need of each row until then, so that the moments equal those of all rows at once.
@@ -61,4 +61,4 @@ def stream_moments(
         raise ValueError(
             "the weights of all rows are zero" if weighted else "there are no batches, or none of them has rows"
         )
-    return without_weights(spec, objective), moments, weighted
+    return without_weights(spec, objective), moments

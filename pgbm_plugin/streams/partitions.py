@@ -44,13 +44,13 @@ def dask_moments(
     *,
     settle: bool = True,
     device: str = "cpu",
-) -> tuple[TrainingSpec, LeafMoments, bool]:
-    """Return the spec, the moments over all partitions, and whether rows were weighted."""
+) -> tuple[TrainingSpec, LeafMoments]:
+    """Return the spec, and the moments over all partitions."""
     check_takes_batches(spec, objective)
     if raw.y is None:
         raise TypeError("a Dask collection needs labels: wrap(model, dX, dy)")
     check_columns(raw.X, forest.features)
-    parts, weighted = _aligned(raw), raw.sample_weight is not None
+    parts = _aligned(raw)
     spec = for_init_score(spec, raw.init_score)
 
     def moments_of(forest: Forest, spec: TrainingSpec) -> LeafMoments:
@@ -61,10 +61,10 @@ def dask_moments(
         return moments
 
     if not (settle and spec.start_is_mean and raw.init_score is None):
-        return without_weights(spec, objective), moments_of(forest, spec), weighted
+        return without_weights(spec, objective), moments_of(forest, spec)
     # one more pass, over labels and weights only
     sums = _reduced(_label_sums, _Task(forest, spec, None, device), parts.y, parts.sample_weight)
-    return *moments_from_mean(forest, spec, sums, moments_of), weighted
+    return moments_from_mean(forest, spec, sums, moments_of)
 
 
 def _reduced(task: Callable[..., Any], task_model: _Task, *columns: list[Any]) -> Any:

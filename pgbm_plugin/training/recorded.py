@@ -26,7 +26,6 @@ class Recorded:
 
     start: float  # base score: the margin of a row before the first tree, unless it had an init_score
     has_init_score: bool
-    weighted: bool
     custom: bool  # whether the objective was the user's
     leaves: list[TreeLeaves]  # the leaves of each tree; the list grows with the model
     moments: list[LeafMoments]  # the moments of each tree
@@ -46,8 +45,8 @@ class Recorded:
         return cls(**{**plain, "leaves": leaves, "moments": moments})
 
 
-def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[TrainingSpec, LeafMoments, bool] | None:
-    """Return the spec, the moments, and whether rows were weighted; None if nothing was recorded.
+def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[TrainingSpec, LeafMoments] | None:
+    """Return the spec and the moments; None if nothing was recorded.
 
     `forest` and `spec` were read from the booster, without the trees after the best iteration.
     """
@@ -67,4 +66,4 @@ def recorded(booster: Any, forest: Forest, spec: TrainingSpec) -> tuple[Training
         spec = replace(spec, objective=custom(forgotten))
     if seen.has_init_score:
         spec = spec.with_own_starts()
-    return replace(spec, start=seen.start), joined(seen.moments[: forest.n_trees]), seen.weighted
+    return replace(spec, start=seen.start), joined(seen.moments[: forest.n_trees])

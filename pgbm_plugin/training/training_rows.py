@@ -14,7 +14,7 @@ from ..boosters import read_model
 from ..boosters.booster import LeafPaths, TreeLeaves
 from ..errors import UnsupportedModelError, warn
 from ..leaves.base_score import LabelSums
-from ..leaves.certificate import leaf_errors
+from ..leaves.comparison import leaf_errors
 from ..leaves.gather import custom_gradients
 from ..leaves.moments import LeafMoments, from_sums, joined
 from ..leaves.solve_rates import solve_rates
@@ -109,7 +109,7 @@ class TrainingRows:
         self.spec, self.average = spec, average
         self.reach = float(np.abs(self.margin).max())
         self._taken = np.empty(len(y), np.uint32)
-        self.recorded = Recorded(spec.start, init_score is not None, weight is not None, objective is not None, [], [])
+        self.recorded = Recorded(spec.start, init_score is not None, objective is not None, [], [])
 
     @property
     def _weights(self) -> Array | None:

@@ -200,8 +200,7 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
     return TrainingSpec(
         objective=objective,
         alpha=without_constants(alpha, constant),
-        # text has six digits; of a first tree that holds the mean label, none
-        alpha_error=np.where(folded & (np.arange(forest.n_trees) == 0) & ~constant, np.inf, 1e-5),
+        alpha_error=_alpha_error(model, float(f"{learning_rate:.6g}"), bool(folded[0])),
         constant=constant,
         lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, lambda_),
         l1=params.number("lambda_l1", 0.0),
@@ -216,6 +215,19 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
         approximate=_why_approximate(params, objective),
         tolerance=1e-6,
     )
+
+
+def _alpha_error(model: ModelText, learning_rate: float, folded: bool) -> NDArray[np.float64]:
+    """Return the relative errors of the learning rates: text has six digits; of a tree that holds the mean label, none.
+
+    A schedule may have given that tree another rate than the parameters state. It is not solved from the labels if it
+    is the only tree, or has too few leaves to prove anything after that, unless other rates show that there was one.
+    """
+    out = np.full(len(model.leaves), 1e-5)
+    later = model.shrinkage[1:][model.leaves[1:] > 1]
+    if folded and model.leaves[0] > 1 and len(later):
+        out[0] = np.inf if np.any(later != learning_rate) or model.leaves[0] >= 4 else 1e-5
+    return out
 
 
 def _leaf_lambda(model: ModelText, params: _Parameters) -> NDArray[np.float64]:

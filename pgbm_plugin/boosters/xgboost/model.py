@@ -19,7 +19,7 @@ from ..booster import Reading
 from . import ubjson
 from .flat_trees import FlatTrees, flatten
 from .objectives import OBJECTIVES
-from .rates import RATES_ERROR, Rates, rates_from_trees
+from .rates import Rates, rates_from_trees
 
 # 128 MB of category sets
 _MAX_CATEGORY_BITS = 1 << 30
@@ -215,7 +215,7 @@ def _training_spec(
         lambda_=float(np.float32(params.get("lambda", 1.0))),
         l1=float(np.float32(params.get("alpha", 0.0))),
         max_step=max_step if max_step > 0 else np.inf,
-        known=config is not None,
+        known=config is not None and _states_rates(config["learner"], params),
     )
     rates = rates_from_trees(flat, nominal, leaves_are_renewed=objective.renewed)
     # a tree with too little hessian for min_child_weight is one leaf of exactly 0: no step
@@ -223,7 +223,7 @@ def _training_spec(
     return TrainingSpec(
         objective=objective,
         alpha=without_constants(rates.eta / flat.trees_per_iteration, constant),
-        alpha_error=np.full(forest.n_trees, RATES_ERROR if rates.eta_determined else np.inf),
+        alpha_error=np.full(forest.n_trees, rates.eta_error),
         constant=constant,
         lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, rates.lambda_),
         l1=rates.l1,
@@ -239,6 +239,17 @@ def _training_spec(
         tolerance=1e-5,
         rates_known=rates.known or bool(constant.all()),
     )
+
+
+def _states_rates(learner: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
+    """Tell whether a live booster reports the rates of its training.
+
+    One that was read from a file reports XGBoost's defaults. It also has no metrics, until it is trained or evaluated.
+    """
+    defaults = {"eta": 0.3, "lambda": 1.0, "alpha": 0.0}
+    if any(np.float32(params.get(name, default)) != np.float32(default) for name, default in defaults.items()):
+        return True
+    return bool(learner.get("metrics")) or learner["learner_train_param"].get("disable_default_eval_metric") == "1"
 
 
 def _why_approximate(booster: Mapping[str, Any], params: Mapping[str, Any], objective: Objective) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ from .flat_trees import FlatTrees
 _NOISE = 1e-7
 _FITS = 30 * _NOISE
 
-# Rates that the trees determine are this close, relative to them.
-RATES_ERROR = 0.03
+# Rates that the trees determine are at least this close, relative to them; and so are rates that the model states.
+_CLOSE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Rates:
         Bound on a weight before eta; inf for none.
     known : bool
         Whether the rates are stored, or well determined by the trees.
-    eta_determined : bool
-        Whether the trees determine eta. A single split under a root of weight 0 fits any.
+    eta_error : float
+        Relative error that eta may have; inf if it is a guess. A single split under a root of weight 0 fits any.
     """
 
     eta: NDArray[np.float64]
@@ -51,7 +51,7 @@ class Rates:
     l1: float
     max_step: float
     known: bool = True
-    eta_determined: bool = False
+    eta_error: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -99,22 +99,28 @@ def rates_from_trees(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool)
         equations = _equations(nodes, bound, leaves_are_renewed)
         if len(equations.tree) == 0:
             inferred = bound != nominal.max_step
-            return _eta_of_clipped_leaves(nodes, start, leaves_are_renewed) if inferred else nominal
+            return _eta_of_clipped_leaves(nodes, start, leaves_are_renewed) if inferred else _stated(nominal, np.inf)
         error = equations.error(start)
         if error <= _FITS:
-            return replace(start, known=True, eta_determined=_well_determined(equations, start))
+            return _stated(start, _eta_error(equations, start))
         for candidate in _candidates(equations, start):
             candidate_error = equations.error(candidate)
             plausible = candidate.lambda_ >= -1e-3 and candidate.l1 >= -1e-3 and candidate.eta.min() > 0
             # three times is noise, not evidence against the nominal rates
             if plausible and candidate_error <= _FITS and 3.0 * candidate_error < error:
-                determined = _well_determined(equations, candidate)
-                return replace(_round(candidate, equations), known=determined, eta_determined=determined)
+                off = _eta_error(equations, candidate)
+                return replace(_round(candidate, equations), known=bool(np.isfinite(off)), eta_error=off)
             if plausible and candidate_error < min(smallest, 0.1 * error):
                 best, smallest = candidate, candidate_error
         if error <= 100 * _FITS:
-            return replace(start, known=True, eta_determined=_well_determined(equations, start))
+            return _stated(start, _eta_error(equations, start))
     return replace(best, known=False)
+
+
+def _stated(rates: Rates, eta_error: float) -> Rates:
+    """Return rates that the trees do not contradict; they are known if the model states them or the trees tell."""
+    off = _CLOSE if rates.known else eta_error
+    return replace(rates, known=bool(np.isfinite(off)), eta_error=off)
 
 
 def _eta_of_untouched_weights(nodes: FlatTrees, nominal: Rates) -> Rates:
@@ -213,16 +219,17 @@ def _gauss_newton(e: _Equations, rates: Rates, free: list[int]) -> Rates:
     return rates
 
 
-def _well_determined(e: _Equations, rates: Rates) -> bool:
-    """Tell whether float32 noise leaves eta certain to a percent, with lambda and l1 free."""
+def _eta_error(e: _Equations, rates: Rates) -> float:
+    """Return the relative error that float32 noise leaves to eta, with lambda and l1 free; inf if above a percent."""
     slopes = e.slopes(rates)
     scale = np.abs(slopes).max(axis=0)
     slopes = slopes[:, scale > 0] / scale[scale > 0]
     _, singular, v = np.linalg.svd(slopes, full_matrices=False)
     if scale[0] == 0 or len(e.tree) < slopes.shape[1] or singular[-1] <= 0:
-        return False
+        return np.inf
     sd = _NOISE * np.sqrt(np.sum((v[:, 0] / singular) ** 2)) / scale[0]
-    return bool(sd <= 0.01 * rates.eta.max())
+    relative = float(sd / rates.eta.max())
+    return max(10.0 * relative, _CLOSE) if relative <= 0.01 else np.inf
 
 
 def _eta_per_tree(e: _Equations, nominal: Rates) -> Rates:
