@@ -23,6 +23,9 @@ from ..trees.objectives import (
 )
 from .jit import scalar
 
+# XGBoost's squaredlogerror keeps margins above -1, in float32, where 1 + s is 1 % more than in float64.
+_ABOVE_MINUS_ONE = float(np.float32(-1.0 + 1e-6))
+
 
 @scalar
 def goes_left(x: Any, node: Any, category_start: Any, category_bits: Any) -> Any:
@@ -78,8 +81,8 @@ def gradient_hessian(objective: Any, p: Any, s: Any, y: Any) -> Any:
         slope2 = p * p
         root = math.sqrt(1.0 + residual * residual / slope2)
         return residual / root, slope2 / ((slope2 + residual * residual) * root)
-    # SQUAREDLOG; XGBoost keeps the margin above -1
-    s = max(s, -1.0 + 1e-6)
+    # SQUAREDLOG
+    s = max(s, _ABOVE_MINUS_ONE)
     difference = math.log1p(s) - math.log1p(y)
     return difference / (s + 1.0), max((1.0 - difference) / ((s + 1.0) * (s + 1.0)), 1e-6)
 

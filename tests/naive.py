@@ -47,7 +47,7 @@ def pseudohuber(s, y, p):
 
 
 def squaredlog(s, y, p):
-    s = max(s, -1 + 1e-6)
+    s = max(s, f32(-1 + 1e-6))
     d = math.log1p(s) - math.log1p(y)
     return d / (s + 1), max((1 - d) / (s + 1) ** 2, 1e-6)
 

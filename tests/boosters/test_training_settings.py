@@ -302,3 +302,13 @@ def test_xgboost_without_a_single_step(suffix, numeric, tmp_path):
     from_file = wrap(tmp_path / f"m.{suffix}", X, y)
     assert from_file.certificate.status == "certified"
     assert np.array_equal(from_file.predict_var(X), live.predict_var(X))
+
+
+def test_xgboost_squaredlogerror_below_minus_one(numeric):
+    """XGBoost keeps the margin just above -1, where derivatives depend on the last bits of float32."""
+    X, _ = numeric
+    y = np.random.default_rng(0).uniform(-0.9, -0.8, len(X))
+    params = {"objective": "reg:squaredlogerror", "base_score": -2.0, "eta": 0.3}
+    booster = train_xgboost(X, y, params)
+    assert booster.predict(xgb.DMatrix(X)).max() < -1.0
+    certified(wrap(booster, X, y), 1e-5)
