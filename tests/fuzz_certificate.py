@@ -1,4 +1,4 @@
-"""A fuzz of the certificate: random models of both boosters, with the rows of training and with rows that differ by one.
+"""A fuzz of the certificate: random models of both boosters, wrapped with their rows and with others.
 
     python -m tests.fuzz_certificate --models 2000 --seed 0
     python -m tests.fuzz_certificate --quick
