@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import Array
 from ..predict.log_scale import LogScale
 from ..predict.power_map import Calibration
-from ..routes.leaf_sums import leaf_sums
+from ..predict.recursion import leaf_sums
 from .boosted_scale import MAX_ROWS, held_out_scale
 from .tune_result import TuneResult
 from .validation import Validation

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from ..arrays import Array
 from ..leaves.moments import LeafMoments
 from ..predict.log_scale import LogScale
-from ..predict.recursion import margins
+from ..predict.recursion import leaf_sums, margins
 from ..predict.response import Margins, to_response
 from ..predict.state import ModelState
 from ..routes.choose import choose_route
-from ..routes.leaf_sums import leaf_sums
 from ..tables.labelled import LabelledRows
 from ..tables.rows import Rows
 from ..trees.forest import Forest

@@ -6,12 +6,10 @@ thousands is wrong by one, the error is about 1e-3. The counts, covers and error
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arrays import Array
 from ..trees.forest import Forest
@@ -30,9 +28,6 @@ from .comparison import (
 from .moments import LeafMoments
 
 Status = Literal["certified", "held-out", "subsampled", "approximate"]
-
-RowsWithout = Callable[[NDArray[np.bool_]], int]
-"""A function that returns how many rows reach none of the (L,) flagged leaves in any tree."""
 
 # With some objectives, wrong labels change the hessians of some leaves; wrong rows change those of nearly all leaves.
 _MOSTLY = 0.9
@@ -68,25 +63,18 @@ class Certificate:
         return f"{self.status} (leaf error {self.error:.1e}, tolerance {self.tolerance:.0e}): {self.sentence}"
 
 
-def certify(
-    forest: Forest, spec: TrainingSpec, moments: LeafMoments, rows_without: RowsWithout | None = None
-) -> Certificate:
-    """Compare recomputed leaves with stored ones, and their sizes with those of training.
-
-    `rows_without` tells how many rows no leaf proves anything about; without it, the certificate assumes the most.
-    """
+def certify(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Certificate:
+    """Compare recomputed leaves with stored ones, and their sizes with those of training."""
     if spec.leaf_count is not None:
         # before 4.6, LightGBM stores a count of 0 for a tree that is one leaf, which holds all rows
         uncounted = (spec.leaf_count == 0) & spec.constant[forest.tree_of_leaf()]
         spec = replace(spec, leaf_count=np.where(uncounted, moments.count, spec.leaf_count))
     errors = leaf_errors(forest, spec, moments)
-    status, sentence = _diagnose(forest, spec, moments, errors, rows_without)
+    status, sentence = _diagnose(forest, spec, moments, errors)
     return Certificate(status, float(errors.max()), spec.tolerance, sentence)
 
 
-def _diagnose(
-    forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: Array, rows_without: RowsWithout | None
-) -> tuple[Status, str]:
+def _diagnose(forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: Array) -> tuple[Status, str]:
     match = share_of_matching_leaves(forest, spec, moments)
     contained = contains_training_rows(spec, moments)
     if spec.approximate and (match > _MOSTLY or contained):
@@ -94,7 +82,7 @@ def _diagnose(
             f"{'; '.join(spec.approximate)}: the mean is the stored leaf value, its variance comes from the moments"
         )
     if errors.max() <= spec.tolerance and np.all(same_size(forest, spec, moments)):
-        return _proof(forest, spec, moments, rows_without)
+        return _proof(forest, spec, moments)
     counts_differ = spec.leaf_count is not None and match <= _MOSTLY  # then it was GOSS, which weights its samples
     if moments.weight is None and had_weights(spec) and not spec.subsampled and not counts_differ:
         return "approximate", (
@@ -123,23 +111,18 @@ def _diagnose(
     return "held-out", _whose_moments(spec, moments)
 
 
-def _proof(
-    forest: Forest, spec: TrainingSpec, moments: LeafMoments, rows_without: RowsWithout | None
-) -> tuple[Status, str]:
-    """Return how much the reproduced leaves prove: a row is proven by one tree in which its leaf is."""
+def _proof(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> tuple[Status, str]:
+    """Return how much the reproduced leaves prove. The tree that proves the most rows counts."""
     if not spec.rates_known:
         return "approximate", (
-            "the stored leaves were reproduced, but with a fitted learning rate and regularisation: the model does not "
-            "store them, and its trees are too few or too alike to determine them; wrap the model before it is saved"
+            "the stored leaves were reproduced, but with a learning rate and regularisation that were fitted to these "
+            "labels: the model does not store its own or, after a schedule, states others, and its trees are too few "
+            "or too alike to determine them; wrap the model before it is saved"
         )
     proven = proven_leaves(forest, spec, moments)
-    silent = np.add.reduceat(np.where(proven, 0.0, moments.mass), forest.leaf_start[:-1])
-    if np.any(silent == 0.0):
-        unproven = 0.0
-    else:
-        total = moments.mass[: forest.leaf_start[1]].sum()
-        unproven = rows_without(proven) if rows_without is not None else moments.rows * silent.min() / total
     leaves = int(np.count_nonzero(~proven & (moments.mass > 0)))
+    silent = np.add.reduceat(np.where(proven, 0.0, moments.mass), forest.leaf_start[:-1])
+    unproven = moments.rows * silent.min() / moments.mass[: forest.leaf_start[1]].sum()
     sentence = f"all {forest.n_leaves} stored leaf values were reproduced from these rows"
     if leaves:
         sentence += (

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..losses.custom_objectives import CustomObjective, candidate_objectives, with_diagonal, with_objective
-from ..routes.leaf_sums import leaf_sums
 from ..tables.labelled import LabelledRows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .base_score import LabelSums, for_init_score, moments_from_mean
-from .certificate import Certificate, RowsWithout, certify
+from .certificate import Certificate, certify
 from .gather import leaf_moments
 from .moments import LeafMoments
 from .solve_rates import solve_rates
@@ -69,22 +65,14 @@ def _measure(
     else:
         spec = for_init_score(spec, data.init_score)
         moments = moments_of(forest, spec)
-
-    def rows_without(leaves: NDArray[np.bool_]) -> int:
-        in_any = leaf_sums(forest, data.rows, leaves.astype(np.float64), n_jobs) > 0.0
-        return int(np.count_nonzero(~in_any if data.weight is None else ~in_any & (data.weight > 0.0)))
-
-    return judge(forest, spec, moments, rows_without)
+    return judge(forest, spec, moments)
 
 
-def judge(
-    forest: Forest, spec: TrainingSpec, moments: LeafMoments, rows_without: RowsWithout | None = None
-) -> MeasuredLeaves:
+def judge(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> MeasuredLeaves:
     """Certify moments; where the rates of the spec do not fit, solve them from the moments and certify again."""
-    certificate = certify(forest, spec, moments, rows_without)
+    certificate = certify(forest, spec, moments)
     off = certificate.error > spec.tolerance or not spec.rates_known
     if certificate.status == "approximate" and not spec.approximate and off:
-        solved = solve_rates(forest, spec, moments)
-        if solved.rates_known or not spec.rates_known:
-            spec, certificate = solved, certify(forest, solved, moments, rows_without)
+        spec = solve_rates(forest, spec, moments)
+        certificate = certify(forest, spec, moments)
     return MeasuredLeaves(spec, moments, certificate)

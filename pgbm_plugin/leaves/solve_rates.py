@@ -48,12 +48,14 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
         off = np.abs(alpha[trees] / spec.alpha[trees] - 1.0)
         if np.any(off > spec.alpha_error[trees]):
             return spec
-        # if lambda is known and other trees confirm the labels, two leaves determine the rate of a tree
-        determined = fit.determined or (lambda_known and use.sum() > 1) or np.all(off <= 1e-5)
+        # if lambda is known and other trees confirm the labels, two leaves determine the rate of a tree; if all rates
+        # are stated and none is confirmed, other ones prove nothing: labels in another unit would have such rates
+        determined = (fit.determined and not unconfirmed) or (lambda_known and use.sum() > 1) or np.all(off <= 1e-5)
         rates_known = spec.rates_known and bool(determined)
         return replace(spec, alpha=alpha, lambda_=lambda_, l1=fit.l1 if l1 else spec.l1, rates_known=rates_known)
 
     lambda_known = spec.rates_known and bool(np.any(np.isfinite(spec.alpha_error)))
+    unconfirmed = spec.rates_known and not lambda_known
 
     def error(spec: TrainingSpec) -> float:
         return float(leaf_errors(forest, spec, moments).max())

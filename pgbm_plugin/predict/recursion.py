@@ -86,6 +86,14 @@ def _start(forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Any) ->
     return margin
 
 
+def leaf_sums(forest: Forest, rows: Rows, per_leaf: Array, n_jobs: int | None = None) -> Array:
+    """Return the (n,) sums of an array over leaves over each row's leaves."""
+    route = choose_route(forest, rows)
+    value, out = route.ordered(per_leaf), np.zeros(len(rows))
+    run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, out), len(rows), route.task, route.threads(n_jobs))
+    return out
+
+
 def variances(forest: Forest, rows: Rows, leaf_sd: Array, rho: Array, n_jobs: int | None = None) -> Array:
     """Return the (k, n) variances of the rows' margins under each of k correlations, in one pass."""
     route = choose_route(forest, rows)

@@ -160,8 +160,8 @@ class TrainingRows:
         assert spec.objective is not None
         if spec.subsampled or spec.approximate:
             return  # then the leaf values do not show it either
-        # a schedule may have changed the learning rate by now
-        errors = [np.median(leaf_errors(forest, s, moments)) for s in (spec, solve_rates(forest, spec, moments))]
+        any_rate = replace(spec, alpha_error=np.full(len(spec.alpha), np.inf))  # a schedule may have changed it by now
+        errors = [np.median(leaf_errors(forest, s, moments)) for s in (spec, solve_rates(forest, any_rate, moments))]
         if min(errors) > spec.tolerance:
             raise UnsupportedModelError(
                 f"the first tree does not follow from the data given to record and objective {spec.objective.name!r}: "

@@ -168,7 +168,7 @@ def test_a_start_that_is_no_mean_label(objective, numeric):
     settled = settle_base_score(forest, spec, sums, first_moments)
     # gradients are float32, so that steps smaller than that of the largest are lost
     assert settled.start == pytest.approx(start, abs=1e-6)
-    assert certify(forest, settled, leaf_moments(forest, settled, data), False).status == "certified"
+    assert certify(forest, settled, leaf_moments(forest, settled, data)).status == "certified"
     alone = forest.first_trees(1)  # one tree cannot tell labels that are all off by the same from another start
     of_tree = spec.first_trees(1, alone.n_leaves)
     assert settle_base_score(alone, of_tree, sums, first_moments).start == sums.base_score(spec, forest)

@@ -17,8 +17,8 @@ from pgbm_plugin.calibration import boosted_scale as scale
 from pgbm_plugin.calibration.boosted_scale import boost_scale, held_out_scale, leaf_leverage
 from pgbm_plugin.predict.chosen import Chosen
 from pgbm_plugin.predict.log_scale import LogScale
+from pgbm_plugin.predict.recursion import leaf_sums
 from pgbm_plugin.routes import choose as route
-from pgbm_plugin.routes.leaf_sums import leaf_sums
 from pgbm_plugin.tables.rows import read_rows
 
 LGB = {"num_leaves": 8, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5}

@@ -153,6 +153,7 @@ def test_torch_objective(numeric_sets):
 
 @pytest.mark.parametrize("kind", RUN)
 @pytest.mark.parametrize("first", [True, False])
+@pytest.mark.filterwarnings("ignore:not certified.*fitted to these labels:UserWarning")  # of the first tree alone
 def test_learning_rate_schedule(kind, first, numeric_sets):
     """The rate of the tree that was grown, wherever the schedule is in the list; `wrap` has to solve it."""
     train, valid = numeric_sets

@@ -64,7 +64,9 @@ def test_xgboost_objectives(objective, column, matrix, numeric, weight, score):
     )
     params = {"objective": objective, **XGBOOST[objective]}
     booster = train_xgboost(X, y, params, matrix=matrix, weight=weight, base_margin=score)
-    status = "approximate" if objective in RENEWED else "certified"
+    # starting far from the labels, Poisson's max_delta_step clips leaves of every tree, which then prove nothing
+    clipped = objective == "count:poisson" and score is not None
+    status = "approximate" if objective in RENEWED or clipped else "certified"
     check(booster, X, y, status, sample_weight=weight, init_score=score)
 
 
@@ -178,7 +180,8 @@ def test_lightgbm_stops_after_any_iteration(rounds, numeric):
     callbacks = [lgb.reset_parameter(**worse), stop, record()]
     booster = lgb.train(LGB, data, 60, [lgb.Dataset(*valid, reference=data)], callbacks=callbacks)
     assert booster.best_iteration == rounds
-    check(booster, *train)
+    # one tree does not tell whether its rate is another than the stated one, or the labels are in another unit
+    check(booster, *train, status="certified" if rounds > 1 else "approximate")
 
 
 def test_two_trees_are_told_from_one_score_where_rounding_allows(numeric, monkeypatch):

@@ -220,13 +220,14 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
 def _alpha_error(model: ModelText, learning_rate: float, folded: bool) -> NDArray[np.float64]:
     """Return the relative errors of the learning rates: text has six digits; of a tree that holds the mean label, none.
 
-    A schedule may have given that tree another rate than the parameters state. It is not solved from the labels if it
-    is the only tree, or has too few leaves to prove anything after that, unless other rates show that there was one.
+    A schedule may have given that tree another rate than the parameters state. If all later trees have the stated rate,
+    and this one has too few leaves to prove a rate, there was none.
     """
     out = np.full(len(model.leaves), 1e-5)
     later = model.shrinkage[1:][model.leaves[1:] > 1]
-    if folded and model.leaves[0] > 1 and len(later):
-        out[0] = np.inf if np.any(later != learning_rate) or model.leaves[0] >= 4 else 1e-5
+    no_schedule = len(later) > 0 and np.all(later == learning_rate) and model.leaves[0] < 4
+    if folded and model.leaves[0] > 1 and not no_schedule:
+        out[0] = np.inf
     return out
 
 

@@ -119,8 +119,8 @@ def rates_from_trees(nodes: FlatTrees, nominal: Rates, leaves_are_renewed: bool)
 
 def _stated(rates: Rates, eta_error: float) -> Rates:
     """Return rates that the trees do not contradict; they are known if the model states them or the trees tell."""
-    off = _CLOSE if rates.known else eta_error
-    return replace(rates, known=bool(np.isfinite(off)), eta_error=off)
+    told = bool(np.isfinite(eta_error))
+    return replace(rates, known=rates.known or told, eta_error=_CLOSE if rates.known and told else eta_error)
 
 
 def _eta_of_untouched_weights(nodes: FlatTrees, nominal: Rates) -> Rates:
