@@ -116,8 +116,8 @@ def _proof(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> tuple[St
     if not spec.rates_known:
         return "approximate", (
             "the stored leaves were reproduced, but with a learning rate and regularisation that were fitted to these "
-            "labels: the model does not store its own or, after a schedule, states others, and its trees are too few "
-            "or too alike to determine them; wrap the model before it is saved"
+            "labels: the model does not store its own, and its trees are too few or too alike to determine them; wrap "
+            "the model before it is saved"
         )
     proven = proven_leaves(forest, spec, moments)
     leaves = int(np.count_nonzero(~proven & (moments.mass > 0)))
@@ -196,6 +196,7 @@ def _why_leaves_differ(forest: Forest, spec: TrainingSpec, moments: LeafMoments,
     on_log_scale = spec.own_starts and forest.link == LOG
     return (
         "the rows match, but the leaf values do not: the labels, weights, init_score or objective are not those of "
-        "training, or the model was refitted; give sample_weight=, init_score= or objective= if training had them"
+        "training, a schedule changed the learning rate, or the model was refitted; give sample_weight=, init_score= "
+        "or objective= if training had them"
         + ("; this model's init_score is on the log scale: log(exposure), not exposure" if on_log_scale else "")
     )

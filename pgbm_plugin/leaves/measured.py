@@ -69,10 +69,14 @@ def _measure(
 
 
 def judge(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> MeasuredLeaves:
-    """Certify moments; where the rates of the spec do not fit, solve them from the moments and certify again."""
+    """Certify moments; where the rates of the spec do not fit, solve them from the moments and certify again.
+
+    Rates that the model states stay, unless others are proven.
+    """
     certificate = certify(forest, spec, moments)
     off = certificate.error > spec.tolerance or not spec.rates_known
     if certificate.status == "approximate" and not spec.approximate and off:
-        spec = solve_rates(forest, spec, moments)
-        certificate = certify(forest, spec, moments)
+        solved = solve_rates(forest, spec, moments)
+        if solved.rates_known or not spec.rates_known:
+            spec, certificate = solved, certify(forest, solved, moments)
     return MeasuredLeaves(spec, moments, certificate)

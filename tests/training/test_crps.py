@@ -153,7 +153,6 @@ def test_torch_objective(numeric_sets):
 
 @pytest.mark.parametrize("kind", RUN)
 @pytest.mark.parametrize("first", [True, False])
-@pytest.mark.filterwarnings("ignore:not certified.*fitted to these labels:UserWarning")  # of the first tree alone
 def test_learning_rate_schedule(kind, first, numeric_sets):
     """The rate of the tree that was grown, wherever the schedule is in the list; `wrap` has to solve it."""
     train, valid = numeric_sets
@@ -165,7 +164,8 @@ def test_learning_rate_schedule(kind, first, numeric_sets):
     pair = [schedule, crps_callback(*valid, X=train[0], y=train[1])]
     before, after = pair if first else pair[::-1]
     booster, scores = RUN[kind]({}, after, *train, callbacks=[before])
-    assert_same_scores(scores, brute(booster, train, valid), rtol=1e-6)
+    # the first tree alone does not tell that its rate is not the stated one, which is the last
+    assert_same_scores(scores[1:], brute(booster, train, valid, range(2, ROUNDS + 1)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", RUN)
