@@ -33,6 +33,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from .distributions import Distribution
+    from .model import ProbabilisticModel
     from .trees.objectives import Gradients
 
 
@@ -138,23 +139,19 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
         """Return the booster's own (n,) predictions, bit for bit; with ``return_std=True``, the pair (mean, std)."""
-        X = self._table_to_predict(X)
-        return self.model_.predict(X, return_std, init_score=init_score)
+        return self._fitted().predict(self._table(X), return_std, init_score=init_score)
 
     def predict_dist(self, X: Any, *, init_score: Any = None) -> Distribution:
         """Return one distribution per row, with methods such as ``mean()``, ``std()`` and ``ppf([.05, .95])``."""
-        X = self._table_to_predict(X)
-        return self.model_.predict_dist(X, init_score=init_score)
+        return self._fitted().predict_dist(self._table(X), init_score=init_score)
 
     def predict_interval(self, X: Any, coverage: float = 0.9, *, init_score: Any = None) -> NDArray[np.float64]:
         """Return the (n, 2) ends of the central intervals of this coverage."""
-        X = self._table_to_predict(X)
-        return self.model_.predict_interval(X, coverage, init_score=init_score)
+        return self._fitted().predict_interval(self._table(X), coverage, init_score=init_score)
 
     def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None) -> NDArray[np.float64]:
         """Return the (n, k) quantiles at k levels in (0, 1)."""
-        X = self._table_to_predict(X)
-        return self.model_.predict_quantiles(X, q, init_score=init_score)
+        return self._fitted().predict_quantiles(self._table(X), q, init_score=init_score)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -212,15 +209,15 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             data, for_tuning = _split_off(data, tune, self.shuffle, random)
         return data, for_tuning, for_conformal
 
-    def _table(self, X: Any, reset: bool) -> Any:
+    def _table(self, X: Any, reset: bool = False) -> Any:
         """Return X for the booster: a data frame unchanged, anything else as a matrix."""
         if is_frame(X):
             return validate_data(self, X, reset=reset, skip_check_array=True)
         return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite=False)
 
-    def _table_to_predict(self, X: Any) -> Any:
+    def _fitted(self) -> ProbabilisticModel:
         check_is_fitted(self)
-        return self._table(X, reset=False)
+        return self.model_
 
 
 def _split_off(data: RawRows, size: int, shuffle: bool, random: Any) -> tuple[RawRows, RawRows]:

@@ -276,12 +276,6 @@ class Distribution(ABC):
         chosen._params = {key: read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
         return chosen
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        return self
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         for array in (self._point, *self._params.values()):

@@ -10,7 +10,7 @@ from scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
 
 from ..arrays import Array
 from .base import Positive
-from .discrete import Discrete, search_quantile
+from .discrete import Discrete
 from .normal import normal_where_narrow
 from .poisson import Poisson
 
@@ -71,14 +71,6 @@ class NegativeBinomial(Discrete):
         k = np.floor(np.maximum(x, 0.0))
         inside = np.where(x >= 0.0, betainc(k + 1.0, n, mu * p / n), 1.0)
         return NegativeBinomial._or_poisson(inside, lambda: Poisson._sf(x, mu), n)
-
-    @staticmethod
-    def _ppf(q: Array, n: Array, p: Array, mu: Array) -> Array:
-        return search_quantile(lambda k: NegativeBinomial._cdf(k, n, p, mu) >= q, mu, np.sqrt(mu / p), q >= 1.0)
-
-    @staticmethod
-    def _isf(q: Array, n: Array, p: Array, mu: Array) -> Array:
-        return search_quantile(lambda k: NegativeBinomial._sf(k, n, p, mu) <= q, mu, np.sqrt(mu / p), q <= 0.0)
 
     @staticmethod
     def _rvs(rng: np.random.Generator, shape: tuple[int, ...], n: Array, p: Array, mu: Array) -> Array:

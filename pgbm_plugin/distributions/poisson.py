@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, ive, pdtr, pdtrc, xlogy
 
 from ..arrays import Array
-from .discrete import Discrete, search_quantile
+from .discrete import Discrete
 from .normal import normal_where_narrow
 
 
@@ -42,14 +42,6 @@ class Poisson(Discrete):
     @staticmethod
     def _sf(x: Array, mu: Array) -> Array:
         return np.where(x >= 0.0, pdtrc(np.floor(np.maximum(x, 0.0)), mu), 1.0)
-
-    @staticmethod
-    def _ppf(q: Array, mu: Array) -> Array:
-        return search_quantile(lambda k: Poisson._cdf(k, mu) >= q, mu, np.sqrt(mu), q >= 1.0)
-
-    @staticmethod
-    def _isf(q: Array, mu: Array) -> Array:
-        return search_quantile(lambda k: Poisson._sf(k, mu) <= q, mu, np.sqrt(mu), q <= 0.0)
 
     @staticmethod
     def _rvs(rng: np.random.Generator, shape: tuple[int, ...], mu: Array) -> Array:

@@ -15,7 +15,7 @@ from ..distributions import Discrete, Distribution, Normal
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
 from ..predict.chosen import hash_labels
-from ..tables.columns import read_column
+from ..tables.columns import read_labels
 from ..tables.rows import Rows, some_rows
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ class Findings:
 def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findings:
     """Score the model on the rows, or on a random `MAX_ROWS` of them if there are more."""
     rows, start = model.read_rows(X, init_score, "cpu")
-    outcome = read_column("y", y, len(rows))
-    if outcome is None:
-        raise TypeError("y is None, and a report needs the outcomes of the rows: report(model, X, y)")
+    outcome = read_labels("y", y, len(rows))
     if len(rows) < 2:
         raise ValueError(f"a report needs at least 2 rows, not {len(rows)}")
     rows_passed, seen, index = len(rows), _seen(model, rows, outcome), some_rows(len(rows), MAX_ROWS)

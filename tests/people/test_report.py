@@ -186,7 +186,7 @@ def test_refusals(report_cases, report_data, monkeypatch):
     X = report_data[0][TEST]
     for call, error, match in (
         (lambda: report("model", X, y), TypeError, "must be a ProbabilisticModel"),
-        (lambda: report(model, X, None), TypeError, "needs the outcomes of the rows"),
+        (lambda: report(model, X, None), TypeError, "y is None; give the labels"),
         (lambda: report(model, X[:1], y[:1]), ValueError, "at least 2 rows"),
         (lambda: report(model, X, y[1:]), ValueError, "y has 799 values"),
         (lambda: report(model, X, y, tuning={}), TypeError, "the TuneResult that model.tune returned"),
