@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array
-from ..calibration.held_out import are_wrapped_rows
+from ..calibration.held_out import are_wrapped_rows, check_centred
 from ..distributions import Discrete, Distribution, Normal
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
@@ -94,6 +94,7 @@ class Findings:
     features: Array | None  # (features,) mean absolute part of each feature in the variance; None if not computed
     explained: int  # number of rows behind `features`
     seen: str  # "wrap" or "tune" if that step saw these rows, else ""
+    off_centre: str  # warning that outcomes and predictions differ as if their units did, else ""
 
 
 def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findings:
@@ -139,6 +140,8 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findin
         features=features,
         explained=explained,
         seen=seen,
+        # otherwise `predict_dist` has warned of a missing init_score
+        off_centre="" if start is None and model.spec.own_starts else check_centred("report", outcome, prediction),
     )
 
 

@@ -77,6 +77,8 @@ def unlabelled_stream(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield (name, features, table) for each batch of a source without labels.
 
+    Batches without rows are left out; if no batch has any, one of them is yielded.
+
     Parameters
     ----------
     source : stream
@@ -90,18 +92,26 @@ def unlabelled_stream(
         from .files import open_files
 
         files = open_files(source, features, numbers, keep)
-        for name, table in files.batches(batch_rows(features)):
-            with naming(name):
-                X = files.features(table)
-            yield name, X, table
-        return
-    for i, part in enumerate(source):
-        table = part[0] if isinstance(part, tuple) else part
-        if table_length(table) == 0:
-            continue
-        with naming(f"batch {i}"):
-            X = _features_of(table, features, [*keep, *numbers]) if is_frame(table) else table
-        yield f"batch {i}", X, table
+        batches, features_of = files.batches(batch_rows(features)), files.features
+        last: Any = "the files", files.empty_batch()
+    else:
+        tables = (part[0] if isinstance(part, tuple) else part for part in source)
+        batches, last = ((f"batch {i}", table) for i, table in enumerate(tables)), None
+
+        def features_of(table: Any) -> Any:
+            return _features_of(table, features, [*keep, *numbers]) if is_frame(table) else table
+
+    def read(name: str, table: Any) -> tuple[str, Any, Any]:
+        with naming(name):
+            return name, features_of(table), table
+
+    found = False
+    for last in batches:
+        if table_length(last[1]) != 0:
+            found = True
+            yield read(*last)
+    if last is not None and not found:
+        yield read(*last)
 
 
 def batch_rows(features: Features) -> int:
