@@ -12,7 +12,7 @@ from ..arrays import Array
 from .base import Positive
 from .discrete import Discrete
 from .normal import normal_where_narrow
-from .poisson import Poisson
+from .poisson import Poisson, poisson_samples
 
 # If the variance exceeds the mean by less than this share of it, the family equals the Poisson to the last digits.
 _POISSON_EXCESS = 1e-12
@@ -77,7 +77,7 @@ class NegativeBinomial(Discrete):
         # a Poisson whose rate is gamma distributed; in the limit the rate is mu
         finite = np.where(np.isinf(n), 1.0, n)
         rate = np.where(np.isinf(n), mu, rng.gamma(finite, mu / finite, shape))
-        return rng.poisson(rate).astype(np.float64)
+        return poisson_samples(rng, rate)
 
     @staticmethod
     def _crps(y: Array, n: Array, p: Array, mu: Array) -> Array:
