@@ -54,10 +54,6 @@ def wrap(
     device : str
         Device of each worker, as in `wrap`: "cuda" is the first GPU that the worker sees.
     """
-    if not is_dask(dX):
-        raise TypeError(
-            f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for other rows, call pgbm_plugin.wrap"
-        )
     columns = {"sample_weight": sample_weight, "init_score": init_score}
     return DaskModel(wrap_rows(model, dX, dy, **columns, objective=objective, mean=mean, device=device))
 
@@ -121,15 +117,13 @@ class DaskModel:
         frame: bool = False,
     ) -> Any:
         """Return a lazy collection that applies `values` to each partition."""
+        task = _Values(values, names, dtype)
         if not is_dask(dX):
-            raise TypeError(
-                f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for others, see the attribute model"
-            )
+            return (task.frame if frame or hasattr(dX, "iloc") else task.array)(dX, self.model)
         if names != "mean":
             check_init_score(self.model.state, None)  # here, because nobody sees the warnings of workers
         snapshot = copy.copy(self.model)
         snapshot.n_jobs = 1
-        task = _Values(values, names, dtype)
         meta = task.frame(np.empty((0, 0)), snapshot)
         check_columns(dX, self.model.forest.features)
         if is_dask_frame(dX):

@@ -6,7 +6,7 @@ The outcomes come first and the prediction second, as in scikit-learn's metrics.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,6 +140,8 @@ class Scorer:
         Method of the estimator that makes the prediction.
     options : mapping
         Keyword arguments of both the method and the score.
+    weight_request : bool, str or None
+        What `set_score_request` was told of ``sample_weight``, under scikit-learn's metadata routing.
 
     Examples
     --------
@@ -151,6 +153,22 @@ class Scorer:
     score: Callable[..., float]
     method: str = "predict_dist"
     options: Mapping[str, Any] = field(default_factory=dict)
+    weight_request: bool | str | None = None
+
+    def set_score_request(self, *, sample_weight: bool | str | None) -> Scorer:
+        """Return a scorer that requests weights: True, False, or the name under which they are passed.
+
+        Only for scikit-learn's metadata routing, under which weights that nobody requested are refused.
+        """
+        return replace(self, weight_request=sample_weight)
+
+    def get_metadata_routing(self) -> Any:
+        """Return the request for scikit-learn."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="sample_weight", alias=self.weight_request)
+        return request
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         estimator, X = _last_step(estimator, X, self.method)

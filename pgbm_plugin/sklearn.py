@@ -18,6 +18,7 @@ from .distributions import Conformal, family
 from .losses.torch_objective import TorchObjective
 from .tables.columns import read_column, read_labels, read_weights
 from .tables.frames import is_frame
+from .tables.in_memory import in_memory
 from .tables.labelled import RawRows
 from .wrap import wrap
 
@@ -102,17 +103,22 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.shuffle = shuffle
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> PGBMRegressor:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, init_score: Any = None, **fit_params: Any
+    ) -> PGBMRegressor:
         """Fit a copy of the estimator, and wrap it with the same rows.
 
-        `fit_params` are passed to the estimator's own fit. An init_score (XGBoost: base_margin) among them is split
-        together with the rows. Pass the init scores of new rows to the predict methods as `init_score`.
+        `fit_params` are passed to the estimator's own fit. The scores that rows start from are `init_score` for every
+        estimator; XGBoost's own name for them, base_margin, works as well. Pass those of new rows to the predict
+        methods as `init_score`.
         """
         estimator = self._new_estimator()
         objective = _custom_objective(estimator, weighted=sample_weight is not None)
         self._check_settings()
         init_score_name = _init_score_name(estimator)
-        data = self._read(X, y, sample_weight, fit_params.pop(init_score_name, None))
+        if init_score is not None and init_score_name in fit_params:
+            raise TypeError(f"fit got both init_score and {init_score_name}, which mean the same: give one of them")
+        data = self._read(X, y, sample_weight, fit_params.pop(init_score_name, init_score))
         train, tuning, conformal = self._split(data)
         if train.init_score is not None:
             fit_params[init_score_name] = train.init_score
@@ -211,6 +217,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def _table(self, X: Any, reset: bool = False) -> Any:
         """Return X for the booster: a data frame unchanged, anything else as a matrix."""
+        X = in_memory(X)
         if is_frame(X):
             return validate_data(self, X, reset=reset, skip_check_array=True)
         return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite=False)

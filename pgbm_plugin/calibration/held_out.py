@@ -15,6 +15,7 @@ from ..predict.response import Margins
 from ..predict.state import ModelState
 from ..routes.choose import choose_route
 from ..tables.columns import read_labels
+from ..tables.in_memory import in_memory
 from ..tables.labelled import RawRows
 from ..tables.rows import Rows
 from ..trees.forest import Forest
@@ -58,6 +59,7 @@ def read_held_out(
     """
     if raw.y is None:
         raise TypeError(f"{method} needs labels: model.{method}(X, y)")
+    raw = RawRows(*map(in_memory, vars(raw).values()))
     _check_aligned(method, raw.X, raw.y)
     rows, init_score = read_unlabelled(state, raw.X, raw.init_score, device)
     if len(rows) < at_least:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -267,6 +267,11 @@ class Distribution(ABC):
 
     def __len__(self) -> int:
         return len(next(iter(self._params.values())))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"{self!r} is not an array of numbers: call its mean(), std(), ppf([0.05, 0.95]) or rvs(100), and so on"
+        )
 
     def __getitem__(self, rows: Any) -> Self:
         """Select rows by an index, a slice, a list or a mask."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..checks import missing_column
 from ..errors import UnsupportedModelError
 from ..tables.frames import Frame, columns_of, is_frame
+from ..tables.in_memory import in_memory
 from ..tables.labelled import LabelledRows, RawRows, read_labelled
 from ..tables.rows import Rows, matrix_rows, table_length
 from ..trees.forest import Features, Forest
@@ -95,7 +96,7 @@ def unlabelled_stream(
         batches, features_of = files.batches(batch_rows(features)), files.features
         last: Any = "the files", files.empty_batch()
     else:
-        tables = (part[0] if isinstance(part, tuple) else part for part in source)
+        tables = (in_memory(part[0] if isinstance(part, tuple) else part) for part in source)
         batches, last = ((f"batch {i}", table) for i, table in enumerate(tables)), None
 
         def features_of(table: Any) -> Any:
@@ -186,7 +187,7 @@ def _check_codes(rows: Rows, codes: dict[tuple[str, int], Any]) -> None:
 
 def _labelled(i: int, part: Any, features: Features, label: str | None, weight: str | None) -> Batch:
     """Return a batch from an item of an iterator: a tuple, or a frame with the label among its columns."""
-    name = f"batch {i}"
+    name, part = f"batch {i}", in_memory(part)
     if isinstance(part, (tuple, list)) and len(part) in (2, 3):
         return name, RawRows(*part)
     if is_frame(part):

@@ -210,6 +210,19 @@ def test_one_interval_at_a_time(normal, numeric):
             ask([0.5, 0.9])
 
 
+def test_distributions_are_no_arrays():
+    d = Normal(loc=np.zeros(1000), scale=1.0)
+    for convert in (
+        np.asarray,
+        np.array,
+        lambda d: np.asarray(d, np.float64),
+        lambda d: np.zeros(1000) + np.asarray(d),
+    ):
+        with pytest.raises(TypeError, match=r"of 1000 rows> is not an array .*mean\(\).*ppf.*rvs"):
+            convert(d)
+    assert len(list(d)) == 1000
+
+
 def test_large_counts_have_a_crps():
     """Closed forms cancel, and scipy's Bessel functions end below 1e9; these families are then normal to 1e-4."""
     mu = np.array([1e7, 9.9e7, 1.1e8, 1e9, 9.9e9, 1.1e10, 1e12, 1e16])
