@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,13 +95,11 @@ def unlabelled_stream(
 
         files = open_files(source, features, numbers, keep)
         batches, features_of = files.batches(batch_rows(features)), files.features
-        last: Any = "the files", files.empty_batch()
+        last: tuple[str, Any] | None = ("the files", files.empty_batch())
     else:
         tables = (in_memory(part[0] if isinstance(part, tuple) else part) for part in source)
         batches, last = ((f"batch {i}", table) for i, table in enumerate(tables)), None
-
-        def features_of(table: Any) -> Any:
-            return _features_of(table, features, [*keep, *numbers]) if is_frame(table) else table
+        features_of = partial(_features_of, features=features, besides=[*keep, *numbers])
 
     def read(name: str, table: Any) -> tuple[str, Any, Any]:
         with naming(name):
@@ -222,6 +221,9 @@ def _present(*names: str | None) -> list[str]:
 
 
 def _features_of(table: Any, features: Features, besides: Sequence[str]) -> Any:
+    """Return the model's columns of a frame; any other table has no others."""
+    if not is_frame(table):
+        return table
     columns = columns_of(table)
     places = feature_places(columns, features, besides)
     if hasattr(table, "iloc"):  # pandas, whose names may be repeated or not be strings
