@@ -13,6 +13,7 @@ from ..arrays import AnyArray
 from ..device import gpu_number, gpu_of, has_usable_gpu, is_on_gpu, numba_array, stream_of, to_host
 from ..trees.forest import Features, Forest
 from .frames import check_names
+from .in_memory import in_memory
 from .rows import Rows, check_count, read_rows, table_length
 
 # A table in the host's memory is sent to a GPU if it has at least so many rows times trees.
@@ -24,6 +25,7 @@ def read_rows_for(X: Any, forest: Forest, device: str) -> Rows:
 
     With `device` "auto", a GPU reads the tables that it holds and very large tables. The CPU reads those without rows.
     """
+    X = X if type(X) is np.ndarray else in_memory(X)  # fast for single rows
     if is_on_gpu(X):
         stays = device != "cpu" and table_length(X) > 0
         return _RowsOnGpu(X, forest.features) if stays else read_rows(to_host(X), forest.features)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ..arrays import NOT_REAL, AnyArray
 from ..trees.forest import Features
-from .in_memory import in_memory
 
 # Numbers in a converted block: few enough to stay in the outer cache.
 _BLOCK_NUMBERS = 1 << 19
@@ -81,7 +80,6 @@ def read_rows(X: Any, features: Features) -> Rows:
         return _Matrix(X, features)
     from .frames import FRAMES
 
-    X = in_memory(X)
     reader = next((reader for is_kind, reader in FRAMES if is_kind(X)), None)
     if reader is not None:
         return reader(X, features)
