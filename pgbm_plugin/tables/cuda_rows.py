@@ -27,7 +27,7 @@ def read_rows_for(X: Any, forest: Forest, device: str) -> Rows:
     """
     X = X if type(X) is np.ndarray else in_memory(X)  # fast for single rows
     if is_on_gpu(X):
-        stays = device != "cpu" and table_length(X) > 0
+        stays = device != "cpu" and table_length(X) != 0
         return _RowsOnGpu(X, forest.features) if stays else read_rows(to_host(X), forest.features)
     rows = read_rows(X, forest.features)
     small = len(rows) * forest.n_trees < _LARGE
