@@ -9,6 +9,7 @@ Examples
 
 from __future__ import annotations
 
+from . import interrupt  # noqa: F401, before all others: from here on, Ctrl-C ends the command quietly
 from .embed import embed
 from .errors import UnsupportedModelError
 from .leaves.moments import LeafMoments

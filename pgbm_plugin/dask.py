@@ -54,10 +54,6 @@ def wrap(
     device : str
         Device of each worker, as in `wrap`: "cuda" is the first GPU that the worker sees.
     """
-    if not is_dask(dX):
-        raise TypeError(
-            f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for other rows, call pgbm_plugin.wrap"
-        )
     columns = {"sample_weight": sample_weight, "init_score": init_score}
     return DaskModel(wrap_rows(model, dX, dy, **columns, objective=objective, mean=mean, device=device))
 
@@ -121,25 +117,24 @@ class DaskModel:
         frame: bool = False,
     ) -> Any:
         """Return a lazy collection that applies `values` to each partition."""
+        task = _Values(values, names, dtype)
         if not is_dask(dX):
-            raise TypeError(
-                f"dX must be a Dask array or DataFrame, not {type(dX).__name__}; for others, see the attribute model"
-            )
+            return (task.frame if frame or hasattr(dX, "iloc") else task.array)(dX, self.model)
         if names != "mean":
             check_init_score(self.model.state, None)  # here, because nobody sees the warnings of workers
         snapshot = copy.copy(self.model)
         snapshot.n_jobs = 1
-        task = _Values(values, names, dtype)
+        meta = task.frame(np.empty((0, 0)), snapshot)
         check_columns(dX, self.model.forest.features)
         if is_dask_frame(dX):
-            return dX.map_partitions(task.frame, shared(snapshot), meta=task.meta())
+            return dX.map_partitions(task.frame, shared(snapshot), meta=meta)
         if frame:
             import dask
             import dask.dataframe as dd
 
             model = shared(snapshot)
             parts = [dask.delayed(task.frame, pure=False)(part, model) for part in partitions(dX)]
-            return dd.from_delayed(parts, meta=task.meta(), verify_meta=False)
+            return dd.from_delayed(parts, meta=meta, verify_meta=False)
         wide = {"chunks": (dX.chunks[0], (len(names),))} if isinstance(names, list) else {"drop_axis": 1}
         return one_block_wide(dX).map_blocks(task.array, model=shared(snapshot), dtype=dtype, **wide)
 
@@ -164,11 +159,3 @@ class _Values:
         if isinstance(self.names, str):
             return pd.Series(self.array(X, model), index=index, name=self.names)
         return pd.DataFrame(self.array(X, model), index=index, columns=self.names)
-
-    def meta(self) -> Any:
-        """Return the result of `frame` for no rows."""
-        import pandas as pd
-
-        if isinstance(self.names, str):
-            return pd.Series(np.empty(0, self.dtype), name=self.names)
-        return pd.DataFrame(np.empty((0, len(self.names)), self.dtype), columns=self.names)

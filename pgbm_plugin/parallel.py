@@ -60,7 +60,8 @@ def _bounded_map(
 def run_chunks(function: Callable[[int, int], None], n: int, size: int, n_jobs: int | None) -> None:
     """Call ``function(lo, hi)`` for 0..n in chunks of `size`; the function writes its result itself."""
     if n <= size:  # services predict single rows very often: do not start a pool for them
-        function(0, n)
+        if n:
+            function(0, n)
         return
     for _ in map_chunks(function, n, size, n_jobs):
         pass

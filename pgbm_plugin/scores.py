@@ -6,14 +6,14 @@ The outcomes come first and the prediction second, as in scikit-learn's metrics.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .checks import check_level, check_levels
-from .tables.columns import read_column, read_weights
+from .tables.columns import read_labels, read_weights
 
 if TYPE_CHECKING:
     from .distributions import Distribution
@@ -31,7 +31,7 @@ def crps(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> 
     distribution : Distribution
         Predictions, ``model.predict_dist(X)``.
     """
-    return _average(_distribution(distribution).crps(_outcomes(y_true, len(distribution))), sample_weight)
+    return _average(_distribution(distribution).crps(read_labels("y_true", y_true, len(distribution))), sample_weight)
 
 
 def nll(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> float:
@@ -44,7 +44,7 @@ def nll(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> f
     distribution : Distribution
         Predictions, ``model.predict_dist(X)``.
     """
-    return _average(_distribution(distribution).nll(_outcomes(y_true, len(distribution))), sample_weight)
+    return _average(_distribution(distribution).nll(read_labels("y_true", y_true, len(distribution))), sample_weight)
 
 
 def pinball(y_true: Any, y_pred: ArrayLike, q: float = 0.5, sample_weight: Any = None) -> float:
@@ -64,7 +64,7 @@ def pinball(y_true: Any, y_pred: ArrayLike, q: float = 0.5, sample_weight: Any =
         quantile = quantile[:, 0]
     if quantile.ndim != 1 or level.ndim != 0:
         raise ValueError(f"pinball scores one level: y_pred must have shape (n,), not {quantile.shape}")
-    difference = _outcomes(y_true, len(quantile)) - quantile
+    difference = read_labels("y_true", y_true, len(quantile)) - quantile
     return _average(np.maximum(level * difference, (level - 1.0) * difference), sample_weight)
 
 
@@ -84,7 +84,7 @@ def interval_score(y_true: Any, interval: ArrayLike, coverage: float = 0.9, samp
     """
     alpha = 1.0 - check_level("coverage", coverage)
     low, high = _ends(interval)
-    y = _outcomes(y_true, len(low))
+    y = read_labels("y_true", y_true, len(low))
     miss = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
     return _average(high - low + 2.0 / alpha * miss, sample_weight)
 
@@ -102,7 +102,7 @@ def coverage(y_true: Any, interval: ArrayLike, sample_weight: Any = None, *, cov
         Ignored. It is accepted so that `Scorer` can pass the same options as to `interval_score`.
     """
     low, high = _ends(interval)
-    y = _outcomes(y_true, len(low))
+    y = read_labels("y_true", y_true, len(low))
     return _average(((low <= y) & (y <= high)).astype(np.float64), sample_weight)
 
 
@@ -120,7 +120,7 @@ def crps_ensemble(y_true: Any, samples: ArrayLike, sample_weight: Any = None) ->
     if x.ndim != 2 or x.shape[1] == 0:
         raise ValueError(f"samples must have shape (n, m), not {x.shape}")
     x, m = np.sort(x, axis=1), x.shape[1]
-    y = _outcomes(y_true, len(x))
+    y = read_labels("y_true", y_true, len(x))
     distance = np.abs(x - y[:, None]).mean(axis=1)
     spread = x @ (2.0 * np.arange(1, m + 1) - m - 1.0) / m**2
     return _average(distance - spread, sample_weight)
@@ -140,6 +140,8 @@ class Scorer:
         Method of the estimator that makes the prediction.
     options : mapping
         Keyword arguments of both the method and the score.
+    weight_request : bool, str or None
+        What `set_score_request` was told of ``sample_weight``, under scikit-learn's metadata routing.
 
     Examples
     --------
@@ -151,6 +153,22 @@ class Scorer:
     score: Callable[..., float]
     method: str = "predict_dist"
     options: Mapping[str, Any] = field(default_factory=dict)
+    weight_request: bool | str | None = None
+
+    def set_score_request(self, *, sample_weight: bool | str | None) -> Scorer:
+        """Return a scorer that requests weights: True, False, or the name under which they are passed.
+
+        Only for scikit-learn's metadata routing, under which weights that nobody requested are refused.
+        """
+        return replace(self, weight_request=sample_weight)
+
+    def get_metadata_routing(self) -> Any:
+        """Return the request for scikit-learn."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="sample_weight", alias=self.weight_request)
+        return request
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         estimator, X = _last_step(estimator, X, self.method)
@@ -171,13 +189,6 @@ def _last_step(estimator: Any, X: Any, method: str) -> tuple[Any, Any]:
             kind = type(estimator).__name__
             raise TypeError(f"a {kind} has no {method}; give a PGBMRegressor or a pipeline that ends in one")
     return estimator, X
-
-
-def _outcomes(y: Any, n: int) -> NDArray[np.float64]:
-    column = read_column("y_true", y, n)
-    if column is None:
-        raise TypeError("y_true is None: pass the outcomes")
-    return column
 
 
 def _distribution(value: Any) -> Distribution:

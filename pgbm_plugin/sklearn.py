@@ -18,6 +18,7 @@ from .distributions import Conformal, family
 from .losses.torch_objective import TorchObjective
 from .tables.columns import read_column, read_labels, read_weights
 from .tables.frames import is_frame
+from .tables.in_memory import in_memory
 from .tables.labelled import RawRows
 from .wrap import wrap
 
@@ -33,6 +34,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from .distributions import Distribution
+    from .model import ProbabilisticModel
     from .trees.objectives import Gradients
 
 
@@ -101,17 +103,22 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.shuffle = shuffle
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> PGBMRegressor:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, init_score: Any = None, **fit_params: Any
+    ) -> PGBMRegressor:
         """Fit a copy of the estimator, and wrap it with the same rows.
 
-        `fit_params` are passed to the estimator's own fit. An init_score (XGBoost: base_margin) among them is split
-        together with the rows. Pass the init scores of new rows to the predict methods as `init_score`.
+        `fit_params` are passed to the estimator's own fit. The scores that rows start from are `init_score` for every
+        estimator; XGBoost's own name for them, base_margin, works as well. Pass those of new rows to the predict
+        methods as `init_score`.
         """
         estimator = self._new_estimator()
         objective = _custom_objective(estimator, weighted=sample_weight is not None)
         self._check_settings()
         init_score_name = _init_score_name(estimator)
-        data = self._read(X, y, sample_weight, fit_params.pop(init_score_name, None))
+        if init_score is not None and init_score_name in fit_params:
+            raise TypeError(f"fit got both init_score and {init_score_name}, which mean the same: give one of them")
+        data = self._read(X, y, sample_weight, fit_params.pop(init_score_name, init_score))
         train, tuning, conformal = self._split(data)
         if train.init_score is not None:
             fit_params[init_score_name] = train.init_score
@@ -138,23 +145,19 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
         """Return the booster's own (n,) predictions, bit for bit; with ``return_std=True``, the pair (mean, std)."""
-        X = self._table_to_predict(X)
-        return self.model_.predict(X, return_std, init_score=init_score)
+        return self._fitted().predict(self._table(X), return_std, init_score=init_score)
 
     def predict_dist(self, X: Any, *, init_score: Any = None) -> Distribution:
         """Return one distribution per row, with methods such as ``mean()``, ``std()`` and ``ppf([.05, .95])``."""
-        X = self._table_to_predict(X)
-        return self.model_.predict_dist(X, init_score=init_score)
+        return self._fitted().predict_dist(self._table(X), init_score=init_score)
 
     def predict_interval(self, X: Any, coverage: float = 0.9, *, init_score: Any = None) -> NDArray[np.float64]:
         """Return the (n, 2) ends of the central intervals of this coverage."""
-        X = self._table_to_predict(X)
-        return self.model_.predict_interval(X, coverage, init_score=init_score)
+        return self._fitted().predict_interval(self._table(X), coverage, init_score=init_score)
 
     def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None) -> NDArray[np.float64]:
         """Return the (n, k) quantiles at k levels in (0, 1)."""
-        X = self._table_to_predict(X)
-        return self.model_.predict_quantiles(X, q, init_score=init_score)
+        return self._fitted().predict_quantiles(self._table(X), q, init_score=init_score)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -212,15 +215,16 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             data, for_tuning = _split_off(data, tune, self.shuffle, random)
         return data, for_tuning, for_conformal
 
-    def _table(self, X: Any, reset: bool) -> Any:
+    def _table(self, X: Any, reset: bool = False) -> Any:
         """Return X for the booster: a data frame unchanged, anything else as a matrix."""
+        X = in_memory(X)
         if is_frame(X):
             return validate_data(self, X, reset=reset, skip_check_array=True)
         return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite=False)
 
-    def _table_to_predict(self, X: Any) -> Any:
+    def _fitted(self) -> ProbabilisticModel:
         check_is_fitted(self)
-        return self._table(X, reset=False)
+        return self.model_
 
 
 def _split_off(data: RawRows, size: int, shuffle: bool, random: Any) -> tuple[RawRows, RawRows]:

@@ -15,6 +15,7 @@ from ..predict.response import Margins
 from ..predict.state import ModelState
 from ..routes.choose import choose_route
 from ..tables.columns import read_labels
+from ..tables.in_memory import in_memory
 from ..tables.labelled import RawRows
 from ..tables.rows import Rows
 from ..trees.forest import Forest
@@ -58,6 +59,7 @@ def read_held_out(
     """
     if raw.y is None:
         raise TypeError(f"{method} needs labels: model.{method}(X, y)")
+    raw = RawRows(*map(in_memory, vars(raw).values()))
     _check_aligned(method, raw.X, raw.y)
     rows, init_score = read_unlabelled(state, raw.X, raw.init_score, device)
     if len(rows) < at_least:
@@ -73,7 +75,7 @@ def read_held_out(
     scale = None if recursion else state.chosen.scale
     margins = predict_margins(state, rows, init_score, state.chosen.rho, scale, n_jobs)
     if init_score is not None or not state.spec.own_starts:  # otherwise the user was warned of a missing init_score
-        _check_centred(method, y, margins.prediction)
+        check_centred(method, y, margins.prediction)
     return HeldOut(rows, y, margins)
 
 
@@ -101,13 +103,19 @@ def _check_aligned(method: str, X: Any, y: Any) -> None:
         warn(f"{method}: the index of y has the rows of X in another order, but is not used; give y.loc[X.index]")
 
 
-def _check_centred(method: str, y: Array, prediction: Array) -> None:
-    """Warn if the mean residual is larger than the scatter of residuals: no spread can repair a wrong centre."""
+def check_centred(method: str, y: Array, prediction: Array) -> str:
+    """Warn if the mean residual is larger than the scatter of residuals: no spread can repair a wrong centre.
+
+    Returns the warning; "" if there is none.
+    """
     residual = y - prediction
     off, scatter = float(residual.mean()), float(residual.std())
-    if abs(off) > max(scatter, 1e-6 * float(np.abs(y).max())) and len(y) >= _ENOUGH:
-        warn(
-            f"the {len(y)} outcomes that {method} got differ from the predictions by {off:+.3g} on average, but "
-            f"scatter by only {scatter:.3g}: check that they are in the unit of training. If training had an "
-            f"init_score (base_margin), give init_score="
-        )
+    if len(y) < _ENOUGH or abs(off) <= max(scatter, 1e-6 * float(np.abs(y).max())):
+        return ""
+    message = (
+        f"the {len(y)} outcomes that {method} got differ from the predictions by {off:+.3g} on average, but scatter by "
+        f"only {scatter:.3g}: check that they are in the unit of training. If training had an init_score "
+        f"(base_margin), give init_score="
+    )
+    warn(message)
+    return message

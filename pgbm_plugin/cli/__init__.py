@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..interrupt import end_quietly, is_command
 from ..version import __version__
 from . import inspect, predict, report, tune, wrap
 from .options import PROGRAM, Help
@@ -21,17 +23,23 @@ _COMMANDS = (wrap, tune, predict, inspect, report)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code: 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names may hold letters that the terminal cannot show
     try:
-        try:
-            return _run(argv)
-        finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()
+        with _raising_interrupts():
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(errors="backslashreplace")  # names may hold letters that the terminal lacks
+            try:
+                return _run(argv)
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output has stopped, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        if is_command():
+            end_quietly()  # Python itself may end with another code, if Ctrl-C came while a package was imported
+        print(f"{PROGRAM}: interrupted", file=sys.stderr)
+        return 130
 
 
 def parser() -> ArgumentParser:
@@ -62,15 +70,25 @@ def _run(argv: Sequence[str] | None) -> int:
             args.run(args)
     except BrokenPipeError:
         raise
-    except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted", file=sys.stderr)
-        return 130
     except Exception as error:
         if args.debug:
             traceback.print_exc()
         print(f"{PROGRAM}: error: {_sentence(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+@contextmanager
+def _raising_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt inside, so that unfinished files are deleted, instead of ending at once."""
+    at_once = signal.getsignal(signal.SIGINT) is end_quietly
+    try:
+        if at_once:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+    finally:
+        if at_once:
+            signal.signal(signal.SIGINT, end_quietly)
 
 
 def _sentence(error: Exception) -> str:

@@ -31,8 +31,6 @@ def add(commands: Any) -> None:
 def run(args: Namespace) -> None:
     from ..streams.batches import naming
     from ..streams.files import find_files
-    from ..tables.columns import read_labels
-    from ..writing import write_atomically
 
     paths = find_files(args.data)
     check_output(args.output, [args.model, *paths], (".html", ".htm"))
@@ -40,10 +38,8 @@ def run(args: Namespace) -> None:
     from ..report import report
 
     rows = read_labelled(paths, model.forest.features, args.label, None, args.init_score)
-    with naming(named(paths)):
-        y = read_labels("y", rows.y, len(rows.X))
     title = Path(args.model).name if args.title is None else args.title
-    page = report(model, rows.X, y, init_score=rows.init_score, title=title)
-    write_atomically(args.output, page.encode(errors="replace"))  # a title from the shell may not be valid text
+    with naming(named(paths)):
+        report(model, rows.X, rows.y, init_score=rows.init_score, title=title, path=args.output)
     if not args.quiet:
         print(f"{len(rows.X)} rows -> {args.output}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -268,6 +268,11 @@ class Distribution(ABC):
     def __len__(self) -> int:
         return len(next(iter(self._params.values())))
 
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"{self!r} is not an array of numbers: call its mean(), std(), ppf([0.05, 0.95]) or rvs(100), and so on"
+        )
+
     def __getitem__(self, rows: Any) -> Self:
         """Select rows by an index, a slice, a list or a mask."""
         chosen = object.__new__(type(self))
@@ -275,12 +280,6 @@ class Distribution(ABC):
         chosen._point = None if self._point is None else read_only(np.atleast_1d(self._point[rows]))
         chosen._params = {key: read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
         return chosen
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        return self
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -25,6 +25,12 @@ class Discrete(Distribution):
         """Return the log of the probability mass at `x`; the same as `logpdf`."""
         return self.logpdf(x)
 
+    def _ppf(self, q: Array, **params: Array) -> Array:
+        return _search(lambda k: self._cdf(k, **params) >= q, *self._moments(**params), q >= 1.0)
+
+    def _isf(self, q: Array, **params: Array) -> Array:
+        return _search(lambda k: self._sf(k, **params) <= q, *self._moments(**params), q <= 0.0)
+
     def pit(self, y: ArrayLike) -> Array:
         """Return the mid-point probability integral transform (PIT) of each outcome, P(Y < y) + P(Y = y) / 2.
 
@@ -33,8 +39,8 @@ class Discrete(Distribution):
         return self.cdf(y) - 0.5 * self.pdf(y)
 
 
-def search_quantile(
-    reached: Callable[[Array], NDArray[np.bool_]], mean: Array, sd: Array, infinite: NDArray[np.bool_]
+def _search(
+    reached: Callable[[Array], NDArray[np.bool_]], mean: Array, variance: Array, infinite: NDArray[np.bool_]
 ) -> Array:
     """Return the smallest k = 0, 1, ... for which ``reached(k)``, or inf where `infinite`.
 
@@ -42,7 +48,7 @@ def search_quantile(
     """
     shape = np.broadcast_shapes(np.shape(mean), np.shape(infinite))
     low = np.full(shape, -1.0)
-    step = np.broadcast_to(np.maximum(sd, 1.0), shape).copy()
+    step = np.broadcast_to(np.maximum(np.sqrt(variance), 1.0), shape).copy()
     high = np.broadcast_to(np.ceil(mean + step), shape).copy()
     skipped = np.isnan(high) | infinite
     for _ in range(64):

@@ -10,9 +10,9 @@ from scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
 
 from ..arrays import Array
 from .base import Positive
-from .discrete import Discrete, search_quantile
+from .discrete import Discrete
 from .normal import normal_where_narrow
-from .poisson import Poisson
+from .poisson import Poisson, poisson_samples
 
 # If the variance exceeds the mean by less than this share of it, the family equals the Poisson to the last digits.
 _POISSON_EXCESS = 1e-12
@@ -73,19 +73,11 @@ class NegativeBinomial(Discrete):
         return NegativeBinomial._or_poisson(inside, lambda: Poisson._sf(x, mu), n)
 
     @staticmethod
-    def _ppf(q: Array, n: Array, p: Array, mu: Array) -> Array:
-        return search_quantile(lambda k: NegativeBinomial._cdf(k, n, p, mu) >= q, mu, np.sqrt(mu / p), q >= 1.0)
-
-    @staticmethod
-    def _isf(q: Array, n: Array, p: Array, mu: Array) -> Array:
-        return search_quantile(lambda k: NegativeBinomial._sf(k, n, p, mu) <= q, mu, np.sqrt(mu / p), q <= 0.0)
-
-    @staticmethod
     def _rvs(rng: np.random.Generator, shape: tuple[int, ...], n: Array, p: Array, mu: Array) -> Array:
         # a Poisson whose rate is gamma distributed; in the limit the rate is mu
         finite = np.where(np.isinf(n), 1.0, n)
         rate = np.where(np.isinf(n), mu, rng.gamma(finite, mu / finite, shape))
-        return rng.poisson(rate).astype(np.float64)
+        return poisson_samples(rng, rate)
 
     @staticmethod
     def _crps(y: Array, n: Array, p: Array, mu: Array) -> Array:

@@ -23,11 +23,11 @@ class StudentT(Symmetric):
     def _parameters(mean: Array, variance: Array, df: float = 3.0) -> dict[str, Array]:
         if not 2.0 < df < np.inf:
             raise ValueError(f"df must be more than 2 (else the variance is infinite) and finite, not {df}")
-        return {"df": np.full_like(mean, df), "loc": mean, "scale": np.sqrt(variance * (df - 2.0) / df)}
+        return {"df": np.full_like(mean, df), "loc": mean, "scale": np.sqrt(variance / df * (df - 2.0))}
 
     @staticmethod
     def _moments(df: Array, loc: Array, scale: Array) -> tuple[Array, Array]:
-        return loc, scale**2 * df / (df - 2.0)
+        return loc, scale**2 / (df - 2.0) * df
 
     @staticmethod
     def _logpdf(x: Array, df: Array, loc: Array, scale: Array) -> Array:

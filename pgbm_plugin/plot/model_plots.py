@@ -79,6 +79,8 @@ def variance_by_tree(
     low, high = np.sort(check_levels("quantiles", quantiles)).tolist()
     check_matplotlib()
     rows, _ = model.read_rows(X, None, "cpu")
+    if len(rows) == 0:
+        raise ValueError("X has no rows")
     growth = variance_growth(model.forest, rows, model.weights.sd, model.rho, (low, high))
     ax = draw_growth(growth, ax)
     if model.chosen.scale is not None:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..arrays import Array
 from ..checks import check_levels
 from ..distributions import Distribution, Empirical
-from ..tables.columns import read_column
+from ..tables.columns import read_labels
 
 # Number of calibrated models that are simulated for a band. Its ends are then exact to a few hundredths of its width.
 DRAWS = 10_000
@@ -60,9 +60,7 @@ def randomised_pit(dist: Distribution, y: Any, random_state: Any = 0) -> Pit:
     """
     if not isinstance(dist, Distribution):
         raise TypeError(f"dist must be a Distribution, such as model.predict_dist(X), not a {type(dist).__name__}")
-    outcome = read_column("y", y, len(dist))
-    if outcome is None:
-        raise TypeError("y is None: pass the observed outcomes")
+    outcome = read_labels("y", y, len(dist))
     below, at_most = dist.cdf(np.nextafter(outcome, -np.inf)), dist.cdf(outcome)
     within = np.random.default_rng(random_state).random(len(outcome))
     if not isinstance(dist, Empirical):

@@ -72,5 +72,5 @@ def report(
     footer = f"Made by pgbm_plugin {__version__} on {datetime.date.today().isoformat()}."
     text = page(title or "How sure is this model?", sections.header(f), main, footer)
     if path is not None:
-        write_atomically(path, text.encode(errors="replace"))
+        write_atomically(path, text.encode(errors="replace"))  # a title from a shell may not be valid text
     return text

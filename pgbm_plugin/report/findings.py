@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array
-from ..calibration.held_out import are_wrapped_rows
+from ..calibration.held_out import are_wrapped_rows, check_centred
 from ..distributions import Discrete, Distribution, Normal
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
 from ..predict.chosen import hash_labels
-from ..tables.columns import read_column
+from ..tables.columns import read_labels
 from ..tables.rows import Rows, some_rows
 
 if TYPE_CHECKING:
@@ -94,14 +94,13 @@ class Findings:
     features: Array | None  # (features,) mean absolute part of each feature in the variance; None if not computed
     explained: int  # number of rows behind `features`
     seen: str  # "wrap" or "tune" if that step saw these rows, else ""
+    off_centre: str  # warning that outcomes and predictions differ as if their units did, else ""
 
 
 def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findings:
     """Score the model on the rows, or on a random `MAX_ROWS` of them if there are more."""
     rows, start = model.read_rows(X, init_score, "cpu")
-    outcome = read_column("y", y, len(rows))
-    if outcome is None:
-        raise TypeError("y is None, and a report needs the outcomes of the rows: report(model, X, y)")
+    outcome = read_labels("y", y, len(rows))
     if len(rows) < 2:
         raise ValueError(f"a report needs at least 2 rows, not {len(rows)}")
     rows_passed, seen, index = len(rows), _seen(model, rows, outcome), some_rows(len(rows), MAX_ROWS)
@@ -141,6 +140,8 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findin
         features=features,
         explained=explained,
         seen=seen,
+        # otherwise `predict_dist` has warned of a missing init_score
+        off_centre="" if start is None and model.spec.own_starts else check_centred("report", outcome, prediction),
     )
 
 

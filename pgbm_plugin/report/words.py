@@ -38,8 +38,8 @@ def plus_minus(mean: Mean) -> str:
 
 
 def on_rows(f: Findings) -> list[str]:
-    """Return warnings about rows that were seen before, and about rows that were left out."""
-    out = []
+    """Return warnings about outcomes in another unit, rows that were seen before, and rows that were left out."""
+    out = [f"Warning: {f.off_centre}."] if f.off_centre else []
     if f.seen == "wrap":
         out.append(
             "The spreads of the model were computed from these same rows. A model looks better on rows that it has "

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from ..checks import missing_column
 from ..errors import UnsupportedModelError
 from ..tables.frames import Frame, columns_of, is_frame
+from ..tables.in_memory import in_memory
 from ..tables.labelled import LabelledRows, RawRows, read_labelled
 from ..tables.rows import Rows, matrix_rows, table_length
 from ..trees.forest import Features, Forest
@@ -77,6 +79,8 @@ def unlabelled_stream(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield (name, features, table) for each batch of a source without labels.
 
+    Batches without rows are left out; if no batch has any, one of them is yielded.
+
     Parameters
     ----------
     source : stream
@@ -90,18 +94,24 @@ def unlabelled_stream(
         from .files import open_files
 
         files = open_files(source, features, numbers, keep)
-        for name, table in files.batches(batch_rows(features)):
-            with naming(name):
-                X = files.features(table)
-            yield name, X, table
-        return
-    for i, part in enumerate(source):
-        table = part[0] if isinstance(part, tuple) else part
-        if table_length(table) == 0:
-            continue
-        with naming(f"batch {i}"):
-            X = _features_of(table, features, [*keep, *numbers]) if is_frame(table) else table
-        yield f"batch {i}", X, table
+        batches, features_of = files.batches(batch_rows(features)), files.features
+        last: tuple[str, Any] | None = ("the files", files.empty_batch())
+    else:
+        tables = (in_memory(part[0] if isinstance(part, tuple) else part) for part in source)
+        batches, last = ((f"batch {i}", table) for i, table in enumerate(tables)), None
+        features_of = partial(_features_of, features=features, besides=[*keep, *numbers])
+
+    def read(name: str, table: Any) -> tuple[str, Any, Any]:
+        with naming(name):
+            return name, features_of(table), table
+
+    found = False
+    for last in batches:
+        if table_length(last[1]) != 0:
+            found = True
+            yield read(*last)
+    if last is not None and not found:
+        yield read(*last)
 
 
 def batch_rows(features: Features) -> int:
@@ -176,7 +186,7 @@ def _check_codes(rows: Rows, codes: dict[tuple[str, int], Any]) -> None:
 
 def _labelled(i: int, part: Any, features: Features, label: str | None, weight: str | None) -> Batch:
     """Return a batch from an item of an iterator: a tuple, or a frame with the label among its columns."""
-    name = f"batch {i}"
+    name, part = f"batch {i}", in_memory(part)
     if isinstance(part, (tuple, list)) and len(part) in (2, 3):
         return name, RawRows(*part)
     if is_frame(part):
@@ -211,6 +221,9 @@ def _present(*names: str | None) -> list[str]:
 
 
 def _features_of(table: Any, features: Features, besides: Sequence[str]) -> Any:
+    """Return the model's columns of a frame; any other table has no others."""
+    if not is_frame(table):
+        return table
     columns = columns_of(table)
     places = feature_places(columns, features, besides)
     if hasattr(table, "iloc"):  # pandas, whose names may be repeated or not be strings

@@ -33,18 +33,28 @@ class Files:
         """Return the number of rows; None for CSV, where all rows would have to be read to count them."""
         return None if _is_csv(self.dataset) else int(self.dataset.count_rows())
 
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of all columns that are read."""
+        return list(dict.fromkeys([*self.taken, *self.besides]))
+
     def batches(self, rows: int) -> Iterator[tuple[str, Any]]:
-        """Yield (file name, record batch) in order, with at most `rows` rows each."""
-        columns = list(dict.fromkeys([*self.taken, *self.besides]))
+        """Yield (file name, record batch) in order, with at most `rows` rows each, and at least one."""
         for fragment in self.dataset.get_fragments():
             name, own = _name(fragment), fragment.physical_schema.names
             scanner = fragment.scanner(
-                schema=self.schema, columns=columns, batch_size=rows, batch_readahead=_AHEAD, use_threads=True
+                schema=self.schema, columns=self.columns, batch_size=rows, batch_readahead=_AHEAD, use_threads=True
             )
             with naming(name), plain_reason(own):
                 for batch in scanner.to_batches():
                     if batch.num_rows:
                         yield name, batch
+
+    def empty_batch(self) -> Any:
+        """Return a batch without rows."""
+        import pyarrow as pa
+
+        return pa.RecordBatch.from_pylist([], pa.schema([self.schema.field(name) for name in self.columns]))
 
     def features(self, batch: Any) -> Any:
         """Return the model's columns of a batch."""

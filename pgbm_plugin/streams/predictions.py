@@ -58,18 +58,17 @@ def write_distributions(
         check_place(target)
         if is_files(X) and is_read(X, target):
             raise ValueError(f"{str(target)!r} is also an input, and would be lost: write to another name")
-    written = 0
+    written, write = 0, None
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(None, "rows", progress))
         stream = stack.enter_context(replacing(target)) if isinstance(target, (str, os.PathLike)) else target
-        write = None
         for part in _tables(summarise, features, X, columns):
             write = write or _new_writer(stack, stream, part.schema, csv)
             write(part)
             written += len(part)
             advance(len(part))
-        if not written:
-            raise ValueError("X has no rows")
+        if write is None:
+            raise ValueError("X has no tables")
     return written
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import NOT_REAL, Array
 from ..device import to_host
 
 
@@ -66,4 +66,7 @@ def _as_array(values: Any) -> Array:
     array = np.asarray(values)
     if np.ma.isMaskedArray(values) or array.dtype.kind not in "fiubO":
         raise TypeError(f"its type is {'masked' if np.ma.isMaskedArray(values) else array.dtype}")
+    wrong = [value for value in array.flat if isinstance(value, NOT_REAL)] if array.dtype.kind == "O" else []
+    if wrong:
+        raise TypeError(f"it holds {wrong[0]!r}: give real numbers")
     return array.astype(np.float64)

@@ -13,7 +13,8 @@ from ..arrays import AnyArray
 from ..device import gpu_number, gpu_of, has_usable_gpu, is_on_gpu, numba_array, stream_of, to_host
 from ..trees.forest import Features, Forest
 from .frames import check_names
-from .rows import Rows, check_count, read_rows
+from .in_memory import in_memory
+from .rows import Rows, check_count, read_rows, table_length
 
 # A table in the host's memory is sent to a GPU if it has at least so many rows times trees.
 _LARGE = 1 << 30
@@ -22,12 +23,15 @@ _LARGE = 1 << 30
 def read_rows_for(X: Any, forest: Forest, device: str) -> Rows:
     """Check a table and return its rows for the CPU or for a GPU.
 
-    With `device` "auto", a GPU reads the tables that it holds and very large tables.
+    With `device` "auto", a GPU reads the tables that it holds and very large tables. The CPU reads those without rows.
     """
+    X = X if type(X) is np.ndarray else in_memory(X)  # fast for single rows
     if is_on_gpu(X):
-        return _RowsOnGpu(X, forest.features) if device != "cpu" else read_rows(to_host(X), forest.features)
+        stays = device != "cpu" and table_length(X) != 0
+        return _RowsOnGpu(X, forest.features) if stays else read_rows(to_host(X), forest.features)
     rows = read_rows(X, forest.features)
-    if device == "cpu" or (device == "auto" and (len(rows) * forest.n_trees < _LARGE or not has_usable_gpu())):
+    small = len(rows) * forest.n_trees < _LARGE
+    if device == "cpu" or len(rows) == 0 or (device == "auto" and (small or not has_usable_gpu())):
         return rows
     return _RowsOnHost(rows, gpu_number("cuda" if device == "auto" else device))
 
@@ -83,8 +87,6 @@ class _RowsOnGpu(CudaRows):
             raise ValueError(f"X must have two dimensions, it has {self.X.ndim}")
         check_count(self.X.shape[1], features)
         kind, self.n = self.X.dtype, self.X.shape[0]
-        if self.n == 0:
-            raise ValueError("X has no rows")
         if kind.kind not in "fiub" or kind == np.float16:
             raise TypeError(f"X on the GPU has type {kind}; give float32, float64 or integers")
         self.device, self.stream = gpu_number(f"cuda:{gpu_of(X)}"), stream_of(X)

@@ -77,6 +77,8 @@ def read_labelled(
     Weights may all be 0 if the rows are a `part` of a larger table. `suffix` ends the names in errors ("_val").
     """
     rows = read_rows_for(raw.X, forest, device)
+    if len(rows) == 0:
+        raise ValueError("X has no rows")
     if raw.y is None:
         raise ValueError(f"the data has no labels; give y{suffix}")
     y = read_labels(f"y{suffix}", raw.y, len(rows))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import AnyArray
+from ..arrays import NOT_REAL, AnyArray
 from ..trees.forest import Features
 
 # Numbers in a converted block: few enough to stay in the outer cache.
@@ -71,28 +71,21 @@ class Rows(ABC):
 
 
 def read_rows(X: Any, features: Features) -> Rows:
-    """Check a table against the model's features, and return its rows."""
+    """Check a table against the model's features, and return its rows; there may be none."""
     if isinstance(X, Rows):
         return X
     if X is None:
         raise TypeError("X is None; give a table")
-    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and len(X):  # fast for single rows
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub":  # fast for single rows
         return _Matrix(X, features)
     from .frames import FRAMES
 
     reader = next((reader for is_kind, reader in FRAMES if is_kind(X)), None)
-    rows: Rows
     if reader is not None:
-        rows = reader(X, features)
-    elif hasattr(X, "collect_schema"):
+        return reader(X, features)
+    if hasattr(X, "collect_schema"):
         raise TypeError(f"X is a {type(X).__name__}, which has no rows yet: give X.collect()")
-    elif hasattr(X, "tocsr"):
-        rows = _Sparse(X, features)
-    else:
-        rows = _Matrix(_as_matrix(X, features), features)
-    if len(rows) == 0:
-        raise ValueError("X has no rows")
-    return rows
+    return _Sparse(X, features) if hasattr(X, "tocsr") else _Matrix(_as_matrix(X, features), features)
 
 
 class _Matrix(Rows):
@@ -180,7 +173,7 @@ def _as_matrix(X: Any, features: Features) -> AnyArray:
         if np.ma.isMaskedArray(X):
             raise TypeError("fill the masked array, with NaN for what is missing")
         matrix = np.asarray(X)
-        if matrix.dtype.kind == "O" and not any(isinstance(value, str) for value in matrix.flat):
+        if matrix.dtype.kind == "O" and not any(isinstance(value, NOT_REAL) for value in matrix.flat):
             matrix = matrix.astype(features.integers)
         if matrix.dtype.kind not in "fiub":
             raise TypeError(f"its type is {matrix.dtype}")

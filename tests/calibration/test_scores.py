@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.metrics import make_scorer, mean_pinball_loss
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -235,6 +237,34 @@ def test_scorer_weights_and_copies(numeric):
     expected = -crps(y, estimator.predict_dist(X), weight)
     for scorer in (Scorer(crps), copy.deepcopy(Scorer(crps)), pickle.loads(pickle.dumps(Scorer(crps)))):  # noqa: S301
         assert scorer(estimator, X, y, sample_weight=weight) == expected
+
+
+def test_scorer_under_metadata_routing(numeric):
+    """As with scikit-learn's own scorers, weights that were not requested are refused, never dropped."""
+    X, y = numeric
+    weight, seen = np.arange(len(y), dtype=float), []
+
+    def spy(y, distribution, sample_weight=None):
+        seen.append(sample_weight)
+        return crps(y, distribution, sample_weight)
+
+    def run(scorer, **params):
+        seen.clear()
+        return cross_validate(Boosted(), X, y, scoring=scorer, params=params, cv=2, error_score="raise")["test_score"]
+
+    with config_context(enable_metadata_routing=True):
+        with pytest.raises(UnsetMetadataPassedError, match="set_score_request"):
+            run(Scorer(spy), sample_weight=weight)
+        run(Scorer(spy).set_score_request(sample_weight=True), sample_weight=weight)
+        assert np.array_equal(np.concatenate(seen), weight)
+        run(Scorer(spy).set_score_request(sample_weight="w"), w=weight)
+        assert np.array_equal(np.concatenate(seen), weight)
+        unweighted = {"a": Scorer(spy).set_score_request(sample_weight=False), "b": Scorer(crps)}
+        unweighted["b"] = unweighted["b"].set_score_request(sample_weight=True)
+        seen.clear()
+        cross_validate(Boosted(), X, y, scoring=unweighted, params={"sample_weight": weight}, cv=2)
+        assert seen == [None, None]
+    assert copy.deepcopy(Scorer(crps).set_score_request(sample_weight=True)).weight_request is True
 
 
 def test_scorers_of_intervals_and_quantiles(numeric):

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 # Bottom to top. Rooms on one line do not import each other.
 LAYERS = [
-    "version errors arrays parallel writing",
+    "version interrupt errors arrays parallel writing",
     "checks device",
     "trees",
     "kernels",

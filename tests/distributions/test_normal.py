@@ -210,6 +210,19 @@ def test_one_interval_at_a_time(normal, numeric):
             ask([0.5, 0.9])
 
 
+def test_distributions_are_no_arrays():
+    d = Normal(loc=np.zeros(1000), scale=1.0)
+    for convert in (
+        np.asarray,
+        np.array,
+        lambda d: np.asarray(d, np.float64),
+        lambda d: np.zeros(1000) + np.asarray(d),
+    ):
+        with pytest.raises(TypeError, match=r"of 1000 rows> is not an array .*mean\(\).*ppf.*rvs"):
+            convert(d)
+    assert len(list(d)) == 1000
+
+
 def test_large_counts_have_a_crps():
     """Closed forms cancel, and scipy's Bessel functions end below 1e9; these families are then normal to 1e-4."""
     mu = np.array([1e7, 9.9e7, 1.1e8, 1e9, 9.9e9, 1.1e10, 1e12, 1e16])
@@ -227,6 +240,38 @@ def test_quantiles_of_huge_counts_end(cls, mean):
     low, high = d.ppf([0.1, 0.9])[0]
     assert low <= high
     assert abs(high / mean - 1.0) < 1e-6
+
+
+@pytest.mark.parametrize("mean", [1e14, 2e15, 1e19, 1e30, 1e100, 1e300])
+@pytest.mark.parametrize("spread", [1.0, 2.0, 1e6])
+@pytest.mark.parametrize("cls", [Poisson, NegativeBinomial])
+def test_draws_of_huge_counts(cls, spread, mean):
+    """NumPy draws counts as integers, below 9e18; rows beside a huge one keep their draws."""
+    means, variances = np.array([3.0, mean]), np.array([4.0, spread * mean])
+    d = cls.from_moments(means, variances)
+    draws = d.rvs(4000, 0)
+    sd = d.std()[1]
+    z = (draws[1] - mean) / sd
+    grain = np.spacing(mean) / sd  # distance of neighbouring floats
+    assert abs(z.mean()) < 0.06 + grain
+    assert abs(z.std() - 1.0) < 0.05 + grain
+    assert np.array_equal(draws[1], np.floor(draws[1]))
+    assert draws[0].mean() == pytest.approx(3.0, abs=0.15)
+    if cls is Poisson:
+        assert np.array_equal(draws[0], cls.from_moments(means[:1], variances[:1]).rvs(4000, 0)[0])
+
+
+@pytest.mark.parametrize("df", [2.1, 3.0, 5.0, 100.0])
+def test_students_largest_variances(df):
+    mean, variance = np.array([1.0, -1e154]), np.array([1e308, 1.7e308])
+    d, unit = StudentT.from_moments(mean, variance, df=df), StudentT.from_moments(np.zeros(1), np.ones(1), df=df)
+    sd = np.sqrt(variance)
+    np.testing.assert_allclose(d.var(), variance, rtol=1e-14)
+    np.testing.assert_allclose(d.ppf(0.9), mean + sd * unit.ppf(0.9), rtol=1e-14)
+    np.testing.assert_allclose(d.crps(mean + sd), sd * unit.crps(1.0), rtol=1e-12)
+    np.testing.assert_allclose(d.cdf(mean + sd), unit.cdf(1.0)[0], rtol=1e-12)
+    np.testing.assert_allclose(d.logpdf(mean + sd), unit.logpdf(1.0) - np.log(sd), rtol=1e-12)
+    assert np.isfinite(d.rvs(10, 0)).all()
 
 
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"empirical", "conformal"}))

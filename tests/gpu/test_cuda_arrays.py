@@ -208,15 +208,20 @@ def test_a_frame_on_the_device(calls, make_data):
     [
         (np.zeros((3, 9)), "9 columns"),
         (np.zeros(4), "two dimensions"),
-        (np.zeros((0, 4)), "no rows"),
         (np.zeros((3, 4), np.float16), "float16"),
         (np.zeros((3, 4), complex), "complex"),
     ],
-    ids=["columns", "dimensions", "rows", "half", "complex"],
+    ids=["columns", "dimensions", "half", "complex"],
 )
 def test_bad_arrays_on_the_device(X, match, lightgbm_model, calls):
     with pytest.raises((ValueError, TypeError), match=match):
         lightgbm_model[3].predict(Tensor(X), device="auto")
+
+
+def test_no_rows_on_the_device(lightgbm_model, calls):
+    model, X = lightgbm_model[3], Tensor(np.zeros((0, 4)))
+    assert model.predict(X).array.shape == (0,)
+    assert model.predict_interval(X, device="cuda").array.shape == (0, 2)
 
 
 def test_tuning_and_conformal_intervals(lightgbm_model, calls):

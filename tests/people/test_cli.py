@@ -215,13 +215,12 @@ def test_report(story, tmp_path, capsys):
 def test_what_a_report_is_made_of(cli_folder, tmp_path, capsys, monkeypatch):
     given = {}
 
-    def report(model, X, y, *, init_score, title):
-        given.update(mean=model.predict(X, init_score=init_score), y=y, title=title, start=init_score)
-        return "<p>é</p>"
+    def report(model, X, y, *, init_score, title, path):
+        given.update(mean=model.predict(X, init_score=init_score), y=y, title=title, start=init_score, path=path)
 
     monkeypatch.setitem(sys.modules, "pgbm_plugin.report", SimpleNamespace(report=report))
     run(capsys, "report", cli_folder / "model.pgbm", cli_folder / "rows.csv", "--label", "y", "-o", tmp_path / "r.html")
-    assert (tmp_path / "r.html").read_text(encoding="utf-8") == "<p>é</p>"
+    assert given["path"] == str(tmp_path / "r.html")
     rows = pd.read_parquet(cli_folder / "rows.parquet")
     assert np.array_equal(given["y"], rows.pop("y"))
     assert np.array_equal(given["mean"], load(cli_folder / "model.pgbm").predict(rows))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +89,41 @@ def test_every_command_helps(command, capsys):
         if line.startswith("  pgbm-plugin"):  # what help shows can be said
             words = shlex.split(line.partition("|")[0], comments=True)
             assert parser().parse_args(words[1:]).run.__module__ == f"pgbm_plugin.cli.{command}"
+
+
+# Stands in for NumPy, one of the first packages that are imported: Ctrl-C comes while it is.
+INTERRUPTED = """
+import os, signal
+os.kill(os.getpid(), signal.SIGINT)
+print("went on", flush=True)
+os._exit(0)
+"""
+
+
+def interrupted_import(folder, *words, **options):
+    (folder / "numpy.py").write_text(INTERRUPTED)
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_an_interrupt_while_packages_are_imported(tmp_path):
+    assert interrupted_import(tmp_path, "-m", "pgbm_plugin", "--version") == (130, "", "pgbm-plugin: interrupted\n")
+    script = tmp_path / "pgbm-plugin"
+    script.write_text("from pgbm_plugin.cli import main\nmain()\n")
+    assert interrupted_import(tmp_path, str(script)) == (130, "", "pgbm-plugin: interrupted\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_interrupts_of_other_programs_stay_their_own(tmp_path):
+    """And a shell starts a command in the background with SIGINT ignored."""
+
+    def ignore():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    code, _, error = interrupted_import(tmp_path, "-c", "import pgbm_plugin")
+    assert code != 130
+    assert "KeyboardInterrupt" in error
+    command = "-m", "pgbm_plugin", "--version"
+    assert interrupted_import(tmp_path, *command, preexec_fn=ignore) == (0, "went on\n", "")

@@ -277,7 +277,7 @@ def test_wrong_arguments_leave_no_figure_behind(tuned):
     dist = model.predict_dist(X)
     for wrong, error, match in (
         (lambda: plot.pit(model, y), TypeError, "dist must be a Distribution, such as model.predict_dist"),
-        (lambda: plot.pit(dist, None), TypeError, "y is None: pass the observed outcomes"),
+        (lambda: plot.pit(dist, None), TypeError, "y is None; give the labels"),
         (lambda: plot.pit(dist, y, bins=1), ValueError, "bins must be a whole number, at least 2"),
         (lambda: plot.pit(dist, y, confidence=1.0), ValueError, "confidence must lie strictly"),
         (lambda: plot.reliability(dist, y[1:]), ValueError, "y has 99 values"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 import warnings
@@ -181,12 +182,28 @@ def test_no_global_state_is_changed(report_cases, report_data):
     assert plt.get_fignums() == figures
 
 
+def test_outcomes_in_another_unit(report_cases, report_data):
+    """`report` says what `tune` says, in a warning and on the page."""
+    model, y, _ = report_cases["tuned"]
+    X = report_data[0][TEST]
+    for shift, scale in ((100.0, 1.0), (0.0, -1.0)):
+        with warnings.catch_warnings(record=True) as of_tune:
+            warnings.simplefilter("always")
+            copy.deepcopy(model).tune(X, scale * y + shift, distributions="normal", rho=0.0)
+        with warnings.catch_warnings(record=True) as of_report:
+            warnings.simplefilter("always")
+            page = report(model, X, scale * y + shift)
+        said = [str(w.message) for w in of_report]
+        assert said == [str(w.message).replace("tune", "report") for w in of_tune]
+        assert ("check that they are in the unit of training" in page) == bool(shift) == bool(said)
+
+
 def test_refusals(report_cases, report_data, monkeypatch):
     model, y, _ = report_cases["tuned"]
     X = report_data[0][TEST]
     for call, error, match in (
         (lambda: report("model", X, y), TypeError, "must be a ProbabilisticModel"),
-        (lambda: report(model, X, None), TypeError, "needs the outcomes of the rows"),
+        (lambda: report(model, X, None), TypeError, "y is None; give the labels"),
         (lambda: report(model, X[:1], y[:1]), ValueError, "at least 2 rows"),
         (lambda: report(model, X, y[1:]), ValueError, "y has 799 values"),
         (lambda: report(model, X, y, tuning={}), TypeError, "the TuneResult that model.tune returned"),

@@ -6,7 +6,9 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.model_selection import cross_val_predict
 
 from pgbm_plugin import wrap
 from pgbm_plugin.sklearn import PGBMRegressor
@@ -97,6 +99,25 @@ def test_starts_of_rows(regressor, numeric, given_to_steps):
     assert np.array_equal(
         outer.predict_dist(X, init_score=start).std(), outer.model_.predict_var(X, init_score=start) ** 0.5
     )
+
+
+def test_starts_of_rows_under_one_name(regressor, numeric):
+    """`init_score` is the name for all boosters, so that scikit-learn can route it."""
+    X, y = numeric
+    name = "init_score" if isinstance(regressor, lgb.LGBMRegressor) else "base_margin"
+    start = 2 * X[:, 0]
+    want = PGBMRegressor(regressor).fit(X, y, **{name: start}).predict(X, init_score=start)
+    assert np.array_equal(PGBMRegressor(regressor).fit(X, y, init_score=start).predict(X, init_score=start), want)
+    if name != "init_score":
+        with pytest.raises(TypeError, match="both init_score and base_margin"):
+            PGBMRegressor(regressor).fit(X, y, init_score=start, base_margin=start)
+    with config_context(enable_metadata_routing=True):
+        routed = PGBMRegressor(regressor).set_fit_request(init_score=True)
+        found = cross_val_predict(routed, X, y, params={"init_score": start}, cv=2)
+        parts = [(slice(200, None), slice(200)), (slice(200), slice(200, None))]
+        fits = [PGBMRegressor(regressor).fit(X[a], y[a], init_score=start[a]) for a, _ in parts]
+        want = [fit.predict(X[b]) for fit, (_, b) in zip(fits, parts, strict=True)]
+        assert np.array_equal(found, np.concatenate(want))
 
 
 def test_early_stopping(regressor, numeric):

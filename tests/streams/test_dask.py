@@ -210,7 +210,6 @@ def collections(n=400):
     ("give", "error", "match"),
     [
         (lambda X, y: (da.from_array(X, chunks=(100, 4)), y), TypeError, "y is a ndarray: give a Dask collection"),
-        (lambda X, y: (X, da.from_array(y)), TypeError, "dX must be a Dask array or DataFrame, not ndarray"),
         (lambda X, y: (da.from_array(X), None), TypeError, "needs labels"),
         (lambda X, y: (da.from_array(X), da.from_array(y[1:])), ValueError, "y has 399 values, X has 400 rows"),
         (
@@ -251,9 +250,51 @@ def test_refused(give, error, match, kind):
         pgbm_dask.wrap(booster, *give(X, y))
 
 
-def test_predictions_of_rows_in_memory_are_the_models_own(trained):
-    _, whole, X, _, _ = trained
-    with pytest.raises(TypeError, match="not ndarray; for others, see the attribute model"):
-        pgbm_dask.DaskModel(whole).predict(X)
+def test_rows_in_memory(trained):
+    """Results are the model's own: frames for frames, arrays for arrays, as for collections."""
+    booster, whole, X, y, weight = trained
+    frame = pd.DataFrame(X, columns=list("abcd"), index=np.arange(1000) + 10)
+    both = pgbm_dask.wrap(booster, X, y, sample_weight=weight)
+    assert_same_model(both.model, whole, X)
+    for table in (X, frame):
+        same = dd.from_pandas(table, npartitions=3) if table is frame else da.from_array(table, chunks=(400, 4))
+        for predict in (
+            both.predict,
+            lambda table: both.predict(table, return_std=True)[1],
+            both.predict_var,
+            both.predict_interval,
+            lambda table: both.predict_quantiles(table, [0.1, 0.9]),
+            lambda table: both.predict_dist(table, [0.1, 0.9]),
+        ):
+            found, want = predict(table), predict(same).compute()
+            assert type(found) is type(want)
+            assert np.array_equal(found, want)
+            if table is frame:
+                assert found.index.equals(frame.index)
     with pytest.raises(ValueError, match="coverage must lie"):
         pgbm_dask.DaskModel(whole).predict_interval(da.from_array(X), 90)
+
+
+VAL, CAL = slice(400, 800), slice(800, 1200)
+
+
+def test_tuning_on_collections(make_data):
+    """They are computed, and then treated like tables in memory: names, order and categories are checked."""
+    X, y = make_data("mixed", n=1200)
+    y = pd.Series(y, index=X.index)
+    booster = lgb.train(LGB, lgb.Dataset(X[:400], y[:400]), 4)
+    model, other = wrap(booster, X[:400], y[:400]), wrap(booster, X[:400], y[:400])
+    weight = np.linspace(0.5, 2.0, 400)
+    of_val, of_cal = ([dd.from_pandas(table[part], npartitions=3) for table in (X, y)] for part in (VAL, CAL))
+    found = model.tune(*of_val, sample_weight=da.from_array(weight, chunks=100), rho=[0.0, 0.1])
+    want = other.tune(X[VAL], y[VAL], sample_weight=weight, rho=[0.0, 0.1])
+    assert found.candidates == want.candidates
+    model.conformalize(*of_cal)
+    other.conformalize(X[CAL], y[CAL])
+    dX = of_cal[0]
+    assert np.array_equal(model.predict_interval(dX), other.predict_interval(X[CAL]))
+    with pytest.raises(ValueError, match="columns in another order"):
+        model.predict(dX[list(X.columns)[::-1]])
+    turned = dd.from_pandas(y[CAL][::-1], npartitions=1, sort=False)
+    with pytest.warns(UserWarning, match="the index of y has the rows of X in another order"):
+        model.conformalize(dX, turned)

@@ -55,6 +55,22 @@ def changed(y, value):
         # finite, and infinite in the float32 in which both boosters hold labels
         (lambda X, y: (X, changed(y, 1e39)), ValueError, r"y .*row 17"),
         (lambda X, y: (X, ["a"] * len(y)), TypeError, "y must be a column of numbers"),
+        # NumPy would turn text into numbers, and leave out imaginary parts
+        (
+            lambda X, y: (X, y.astype(str).astype(object)),
+            TypeError,
+            "y must .* it holds .*: give real numbers",
+        ),
+        (lambda X, y: (X, np.array([*map(str.encode, y.astype(str))], object)), TypeError, "give real numbers"),
+        (
+            lambda X, y: (X, (y + 1j).astype(object)),
+            TypeError,
+            "y must .* it holds .*: give real numbers",
+        ),
+        (lambda X, y: (X, np.array([*(y + 1j)], object)), TypeError, "give real numbers"),
+        (lambda X, y: (X, np.array([*(y + 1j).astype(np.complex64)], object)), TypeError, "give real numbers"),
+        (lambda X, y: ((X + 1j).astype(object), y), TypeError, "cannot read X of type ndarray as a numeric table"),
+        (lambda X, y: (X.astype(bytes).astype(object), y), TypeError, "cannot read X"),
         (
             lambda X, y: (X, pa.array(["a"] * len(y))),
             TypeError,
@@ -96,7 +112,6 @@ def test_other_arguments(given, match, booster, numeric):
     ("call", "match"),
     [
         (lambda m, X: m.predict(X[:, :2]), "X has 2 columns, the model was trained on 4"),
-        (lambda m, X: m.predict_dist(X[:0]), "X has no rows"),
         (lambda m, X: m.predict(X, init_score=[1.0]), "init_score has 1 values, X has 400 rows"),
         (lambda m, X: m.predict_dist(X, distribution="cauchy"), "'cauchy'; known: .*normal"),
         (lambda m, X: m.predict_dist(X, device="gpu"), "device must be .*'gpu'"),

@@ -283,3 +283,30 @@ def test_arrays_that_lightgbm_rounds():
     model = wrap(booster, X, y)
     for kind in (object, ">f8", np.longdouble, float):
         assert np.array_equal(model.predict(X.astype(kind)), booster.predict(X.astype(kind)))
+
+
+@pytest.mark.parametrize(
+    "inside", [lambda X: X, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"]
+)
+def test_narwhals(inside, mixed, tmp_path):
+    """A frame of narwhals is the frame inside it, with its names and categories."""
+    nw = pytest.importorskip("narwhals")
+    X, y = mixed
+    booster = train("lightgbm", X, y)
+    expected, table = wrap(booster, X, y), nw.from_native(inside(X))
+    label = nw.new_series("y", y, backend=nw.get_native_namespace(table))
+    model = wrap(booster, table, label)
+    assert model.certificate == expected.certificate
+    assert np.array_equal(model.predict(table), expected.predict(X))
+    (part,) = model.predict_dist(iter([table]))
+    assert np.array_equal(part.std(), expected.predict_dist(X).std())
+    batches = wrap(booster, iter([table.with_columns(label)]), label="y")
+    assert np.array_equal(batches.predict_var(table), expected.predict_var(X))
+    model.predict_parquet(table.with_columns(label), tmp_path / "out.parquet", keep=["y"])
+    assert np.array_equal(pd.read_parquet(tmp_path / "out.parquet")["y"], y)
+    with pytest.raises(ValueError, match="columns in another order"):
+        model.predict(table.select(table.columns[::-1]))
+    lazy = nw.from_native(pl.from_pandas(X).lazy())
+    with pytest.raises(TypeError, match=r"LazyFrame, which has no rows yet: give X.collect\(\)"):
+        model.predict(lazy)
+    assert np.array_equal(model.predict(lazy.collect()), expected.predict(X))

@@ -34,6 +34,21 @@ def test_xgboost_objectives(objective, mixed_sets):
     assert_same_scores(scores, brute(booster, train, valid))
 
 
+def test_plain_callbacks_of_lightgbm_see_the_score(numeric_sets):
+    """LightGBM puts a callback without an order before all that have one; loggers and pruners have none."""
+    (X, y), valid = numeric_sets
+    callback = crps_callback(*valid, X=X, y=y)
+    for again in range(2):  # the second training finds what the first has left in the callback
+        seen = []
+
+        def log(env, seen=seen):
+            seen.append([result[:2] for result in env.evaluation_result_list])
+
+        callbacks = [log, callback, lgb.early_stopping(5, verbose=False)]
+        lgb.train({**LGB, "metric": "None"}, lgb.Dataset(X, y), 3 + again, callbacks=callbacks)
+        assert seen == [[("valid", "crps")]] * (3 + again)
+
+
 @pytest.mark.parametrize(
     ("kind", "params"),
     [

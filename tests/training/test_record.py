@@ -14,6 +14,7 @@ import xgboost as xgb
 
 from pgbm_plugin import record, wrap
 from pgbm_plugin.boosters.xgboost import recorder
+from pgbm_plugin.training.recorded import ATTRIBUTE
 from tests.same import assert_same_moments
 from tests.training.recorded import LGB, TREES, XGB, check, train_lightgbm, train_xgboost
 
@@ -297,3 +298,11 @@ def test_a_pickled_booster_needs_no_plugin(kind, numeric, tmp_path):
     again = wrap(pickle.loads((tmp_path / "booster.pkl").read_bytes()))  # noqa: S301
     assert_same_moments(again.moments, wrap(booster).moments)
     assert again.certificate == wrap(booster).certificate
+
+
+def test_record_goes_first(numeric):
+    """LightGBM puts a callback without an order before all that have one, and such a callback may end training."""
+    X, y = numeric
+    seen = []
+    lgb.train(LGB, lgb.Dataset(X, y), 3, callbacks=[lambda env: seen.append(hasattr(env.model, ATTRIBUTE)), record()])
+    assert seen == [True] * 3

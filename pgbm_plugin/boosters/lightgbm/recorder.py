@@ -19,9 +19,10 @@ class LightGBMRecorder:
     """The callback for lgb.train and LGBMRegressor.fit."""
 
     before_iteration = False
-    order = -1000  # before any other callback that may end training
 
     def __init__(self, follow: Follow):
+        # before any other callback that may end training; in the object's __dict__, the only place where LightGBM looks
+        self.order = -1000
         self._follow = follow
         self._rows: FollowedTraining | None = None
         self._unread: list[TreeLeaves] = []

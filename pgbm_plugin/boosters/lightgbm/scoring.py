@@ -15,7 +15,14 @@ class LightGBMScoring:
 
     name: str
     data_name: str
-    order = 5  # LightGBM's log_evaluation has 10, record_evaluation 20, early_stopping 30
+
+    @property
+    def order(self) -> int:
+        """Return the callback's place: before those that read scores, which LightGBM numbers from -len(callbacks) on.
+
+        A property, because LightGBM looks for an order in the object's own __dict__, and else writes one into it.
+        """
+        return -500
 
     def __call__(self: Any, env: Any) -> None:
         """Score an iteration of LightGBM, and put the score in front of its own metrics."""
