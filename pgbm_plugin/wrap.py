@@ -20,7 +20,7 @@ from .saving.container import is_container
 from .saving.embedded import read_embedded
 from .sources import Held, Options, find_source
 from .streams.categories import with_category_columns
-from .tables.frames import with_seen_categories
+from .tables.categories import with_seen_categories
 from .tables.labelled import LabelledRows, RawRows
 
 _NEEDS_TABLE = (
@@ -127,12 +127,20 @@ def wrap(
     if variance == "boosted" and data is None:
         raise TypeError(_NEEDS_TABLE)
     if data is not None:
-        features = with_seen_categories(forest.features, data.rows, certificate.status == "certified")
-        forest = forest.with_features(features)
+        if forest.features.names != data.rows.features.names and certificate.status != "certified":
+            warn(
+                f"X has other column names ({_first(data.rows.features.names)}) than the model "
+                f"({_first(forest.features.names)}): its columns are taken by position, as {forest.booster} does"
+            )
+        forest = forest.with_features(with_seen_categories(data.rows.features, data.rows))
     state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance)
     if variance != "pgbm" and data is not None:
         state = _with_scale(state, data, n_jobs)
     return _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
+
+
+def _first(names: Sequence[str] | None) -> str:
+    return ", ".join(map(repr, (names or ())[:3])) + ("..." if len(names or ()) > 3 else "")
 
 
 def _check_is_booster(booster: Any) -> None:

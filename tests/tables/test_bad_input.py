@@ -174,7 +174,7 @@ def test_labels_outside_the_objectives_domain(kind, objective, least, strict, nu
         ("xgboost", {"objective": "binary:logistic"}, "'binary:logistic'.*regression objective"),
         ("xgboost", {"objective": "reg:quantileerror", "quantile_alpha": 0.5}, "'reg:quantileerror'"),
         ("xgboost", {"objective": "multi:softprob", "num_class": 2}, "several outputs"),
-        ("xgboost", {"booster": "dart", "rate_drop": 0.5}, "dart.*booster=gbtree"),
+        ("xgboost", {"booster": "dart", "rate_drop": 0.5, "one_drop": 1}, "dart.*booster=gbtree"),
         ("xgboost", {"booster": "gblinear", "max_depth": None}, "gblinear.*use gbtree"),
     ],
 )
