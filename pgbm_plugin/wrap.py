@@ -128,19 +128,12 @@ def wrap(
         raise TypeError(_NEEDS_TABLE)
     if data is not None:
         if forest.features.names != data.rows.features.names and certificate.status != "certified":
-            warn(
-                f"X has other column names ({_first(data.rows.features.names)}) than the model "
-                f"({_first(forest.features.names)}): its columns are taken by position, as {forest.booster} does"
-            )
+            warn(f"X has none of the model's column names: they are taken by position, as {forest.booster} does")
         forest = forest.with_features(with_seen_categories(data.rows.features, data.rows))
     state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance)
     if variance != "pgbm" and data is not None:
         state = _with_scale(state, data, n_jobs)
     return _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
-
-
-def _first(names: Sequence[str] | None) -> str:
-    return ", ".join(map(repr, (names or ())[:3])) + ("..." if len(names or ()) > 3 else "")
 
 
 def _check_is_booster(booster: Any) -> None:

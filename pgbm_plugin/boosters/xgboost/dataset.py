@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def _with_lowest_bins(X: Any, start: NDArray[Any], cuts: NDArray[np.float32]) ->
     return type(X)((data, X.indices, X.indptr), X.shape)
 
 
-def _categories(data: Any) -> dict[int, Sequence[Any] | None]:
+def _categories(data: Any) -> dict[int, list[Any] | None]:
     """Return column -> the categories behind its codes; None where the DMatrix has garbled them."""
     # before 3.1 XGBoost forgets the categories of a frame, and its models store none; codes given as numbers have none
     if not hasattr(data, "get_categories") or data.get_categories().empty():
