@@ -277,6 +277,21 @@ def test_xgboost_names_that_are_not_ascii(names, tmp_path):
             again.predict(X.assign(c=X["c"].cat.rename_categories({names[0]: "Rom"})))
 
 
+def test_names_in_pieces_in_a_newer_file(tmp_path):
+    """XGBoost 3.4 keeps the pieces of a model that an older version trained: their codes count."""
+    X, y = frame(STRINGS)
+    booster = xgb.train(XGB, xgb.DMatrix(X, y, enable_categorical=True), 5)
+    booster.save_model(tmp_path / "m.json")
+    content = json.loads((tmp_path / "m.json").read_text())
+    content["version"] = [3, 4, 1]
+    entry = content["learner"]["gradient_booster"]["model"]["cats"]["enc"][1]
+    entry["values"][:2] = [-61, -87]  # the two bytes of one letter, cut in two
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    model = wrap(tmp_path / "m.json", X, y)
+    assert model.forest.features.code_columns == (1,)
+    assert np.array_equal(model.predict(X), booster.predict(xgb.DMatrix(X, enable_categorical=True)))
+
+
 def test_a_data_set_with_unreadable_categories():
     """Where the model knows its categories, codes that mean no one knows what are refused."""
     X, y = frame(STRINGS)

@@ -234,10 +234,15 @@ def _category_values(entry: Mapping[str, Any], whole_letters: bool) -> tuple[Any
     if "offsets" not in entry:
         return tuple(values.tolist())
     raw, offsets = values.astype(np.int8).tobytes(), np.asarray(entry["offsets"]).tolist()
-    # older versions count letters and cut bytes, so that others than ASCII are stored in pieces; their codes are right
+    # older versions count letters and cut bytes, so that others than ASCII are stored in pieces, and newer versions
+    # keep them as they are; their codes are right
     if not whole_letters and not raw.isascii():
         return ()
-    return tuple(raw[a:b].decode() for a, b in itertools.pairwise(offsets))
+    names = [raw[a:b] for a, b in itertools.pairwise(offsets)]
+    try:
+        return tuple(name.decode() for name in names)
+    except UnicodeDecodeError:
+        return ()
 
 
 def _training_spec(
