@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .boosters import completed, read_model
+from .boosters import completed, read_model, with_names_of_training
 from .device import check_device
 from .leaves.base_score import for_init_score
 from .leaves.gather import leaf_moments
@@ -59,6 +59,7 @@ def partial_moments(
     raw = completed(RawRows(X, y, sample_weight, init_score))
     if table_length(raw.X) == 0:
         return LeafMoments.of_nothing(forest.n_leaves)
+    forest = with_names_of_training(forest, raw.X)
     data = read_labelled(raw, forest, spec, check_device(device), part=True)
     spec = on_batch(for_init_score(spec, data.init_score), objective, data, probe=True)
     return leaf_moments(forest, spec, data.on_margin_scale(spec), n_jobs=n_jobs)

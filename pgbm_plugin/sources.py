@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from .boosters import completed, held_data
+from .boosters import completed, held_data, with_names_of_training
 from .leaves.base_score import for_init_score, with_implied_base_score
 from .leaves.gather import leaf_moments
 from .leaves.measured import MeasuredLeaves, judge, measure_table
@@ -99,6 +99,7 @@ class Table(Source):
         if raw.y is None and raw.X is self.raw.X:
             raise TypeError("wrap(booster, X) needs labels: wrap(booster, X, y)")
         raw = with_usable_weights(raw, self.raw.sample_weight, objective)
+        forest = with_names_of_training(forest, raw.X)
         data = read_labelled(raw, forest, spec, options.device)
         return measure_table(booster, forest, spec, objective, data, options.n_jobs, options.progress)
 

@@ -20,7 +20,7 @@ from .saving.container import is_container
 from .saving.embedded import read_embedded
 from .sources import Held, Options, find_source
 from .streams.categories import with_category_columns
-from .tables.frames import with_seen_categories
+from .tables.categories import with_seen_categories
 from .tables.labelled import LabelledRows, RawRows
 
 _NEEDS_TABLE = (
@@ -127,8 +127,9 @@ def wrap(
     if variance == "boosted" and data is None:
         raise TypeError(_NEEDS_TABLE)
     if data is not None:
-        features = with_seen_categories(forest.features, data.rows, certificate.status == "certified")
-        forest = forest.with_features(features)
+        if forest.features.names != data.rows.features.names and certificate.status != "certified":
+            warn(f"X has none of the model's column names: they are taken by position, as {forest.booster} does")
+        forest = forest.with_features(with_seen_categories(data.rows.features, data.rows))
     state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance)
     if variance != "pgbm" and data is not None:
         state = _with_scale(state, data, n_jobs)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedModelError
+from ..tables.frames import with_names_of
 from ..tables.labelled import RawRows
+from ..trees.forest import Forest
 from .booster import Booster, Reading, class_names
 from .lightgbm import LIGHTGBM
 from .xgboost import XGBOOST
@@ -25,6 +27,9 @@ _INNER = {
     "regressor_": "if its .regressor_ is one, give that, with y as it was transformed for training",
     "steps": "if its [-1] is one, give that, with X as the steps before transform it",
 }
+
+# Classes of boosters that many will try.
+_NOT_YET = ("CatBoost", "HistGradientBoosting")
 
 _NO_DATA = (
     "wrap(booster) found neither moments nor training data: give the data, wrap(booster, X, y), or train with "
@@ -78,12 +83,22 @@ def read_model(model: Any) -> Reading:
     model = _unpacked(model)
     booster = booster_of_model(model)
     if booster is None:
-        inner = next((f"; {hint}" for name, hint in _INNER.items() if hasattr(model, name)), "")
-        accepted = ", ".join(booster.accepts for booster in BOOSTERS)
-        raise TypeError(f"cannot wrap a {type(model).__name__}; give a {accepted} or the path of a saved model{inner}")
+        raise TypeError(_cannot_wrap(model))
     if booster.read_estimator is not None and booster_of_estimator(model) is booster:
         return with_precision(booster.read_estimator(model))
     return with_precision(booster.read_model(live_model(model)))
+
+
+def _cannot_wrap(model: Any) -> str:
+    kind = type(model).__name__
+    accepted = ", ".join(booster.accepts for booster in BOOSTERS)
+    way_out = f"give a {accepted} or the path of a saved model"
+    if kind.startswith(_NOT_YET):
+        supported = " and ".join(booster.name for booster in BOOSTERS)
+        return f"cannot wrap a {kind}: its models are not supported yet, only those of {supported} are; {way_out}"
+    # some objects, such as lightgbm.CVBooster, claim to have any attribute
+    inner = next((f"; {hint}" for name, hint in _INNER.items() if name in getattr(model, "__dict__", ())), "")
+    return f"cannot wrap a {kind}; {way_out}{inner}"
 
 
 def with_precision(reading: Reading) -> Reading:
@@ -117,6 +132,16 @@ def completed(raw: RawRows) -> RawRows:
     """Return rows as given; if they are a booster's own data set, with the columns that it brings."""
     own = read_dataset(raw.X)
     return raw if own is None else RawRows(own.X, raw.y, raw.sample_weight, raw.init_score).completed_by(own)
+
+
+def with_names_of_training(forest: Forest, X: Any) -> Forest:
+    """Return the forest under the column names of a frame, if its booster was told others beside the frame.
+
+    LightGBM lets users name the features of a frame anew (feature_name=), and predicts by position.
+    """
+    if booster_named(forest.booster).checks_names:
+        return forest
+    return forest.with_features(with_names_of(X, forest.features))
 
 
 def held_data(model: Any) -> RawRows:

@@ -62,6 +62,8 @@ class Booster:
         Precisions in which the booster holds labels and weights, and gradients and hessians (see `TrainingSpec`).
     renamed : tuple of (str, str)
         What the booster replaces in the names of columns, see `Features.renamed`.
+    checks_names : bool
+        Whether the booster refuses a frame with other column names than the model's. If not, it goes by position.
     init_score : str
         What its estimators call the scores that rows start from in `fit`.
     default_estimator : callable or None
@@ -96,6 +98,7 @@ class Booster:
     label_dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009, it is immutable
     gradient_dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
     renamed: tuple[tuple[str, str], ...] = ()
+    checks_names: bool = True
     init_score: str = "init_score"
     default_estimator: Callable[[], Any] | None = None
     recorder: Callable[[Any, Follow], Any] | None = None

@@ -115,6 +115,7 @@ class LeafMoments:
         """Return the (L,) sums of hessians, H."""
         return self.mass * self.h_mean
 
+    @np.errstate(over="ignore", invalid="ignore")  # gradients that overflowed are not certified
     def merge(self, other: LeafMoments) -> LeafMoments:
         """Return the moments over the rows of both (the update of Chan, Golub and LeVeque)."""
         if len(self.count) != len(other.count):

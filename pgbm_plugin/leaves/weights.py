@@ -32,11 +32,11 @@ class LeafWeights:
     sd: Array
 
 
-def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> LeafWeights:
+def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments, *, whole: bool = True) -> LeafWeights:
     """Return the weights of paper eq. 8-9, with lambda and l1 divided by n or the sum of weights: g and h are means.
 
     A leaf gets the average V of its tree if no row reached it, if its hessians do not have a positive sum, or if its
-    own V is not finite.
+    own V is not finite. A `whole` model without any split is a constant, whose spread is that of the labels.
     """
     tree = forest.tree_of_leaf()
     n = np.where(moments.size > 0, moments.size, 1)
@@ -59,6 +59,8 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Le
     stored = -spec.step(forest.leaf_value, tree) / np.where(alpha > 0, alpha, 1.0)
     mu = np.clip(np.where(defined, mu, stored), -spec.max_step, spec.max_step)
     variance = np.where(defined, variance, mean_variance[tree])
+    if whole and forest.n_leaves == forest.n_trees:
+        return LeafWeights(mu, variance, np.where(tree == tree[-1], np.sqrt(variance), 0.0))
     return LeafWeights(mu, variance, alpha * np.sqrt(variance) / forest.divisor)
 
 

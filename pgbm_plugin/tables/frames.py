@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import AnyArray, Array
+from ..arrays import AnyArray
 from ..trees.forest import Features
-from .rows import Rows, check_count
-
-# Types of categories that a saved model can hold.
-_PLAIN = (str, int, float, bool, type(None))
+from .categories import CategoricalRows, column_codes
+from .rows import check_count
 
 
-class Frame(Rows):
+class Frame(CategoricalRows):
     """A data frame: named columns, some of them categorical."""
 
     def __init__(self, frame: Any, features: Features):
@@ -32,8 +30,7 @@ class Frame(Rows):
                 raise ValueError(
                     f"column {self._name(j)!r} has type {self._type(j)}; make it numeric or categorical, as in training"
                 )
-        self.codes = {j: _code_of(values) for j, values in self._category_values(categorical).items()}
-        self.coded = [j for j in categorical if j in features.code_columns]
+        self.codes = column_codes(categorical, features, self._name)
 
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         wanted = range(self.features.count) if columns is None else columns.tolist()
@@ -41,45 +38,13 @@ class Frame(Rows):
         out = np.empty((hi - lo, len(wanted)), np.float64, order="F")
         for i, j in enumerate(wanted):
             if j in self.codes:
-                values, index = self._dictionary(j, lo, hi)
-                out[:, i] = _encode(values, index, self.codes[j], self._name(j), self.features)
-            elif j in self.coded:
-                codes = self._dictionary(j, lo, hi)[1]
-                out[:, i] = np.where(codes < 0, np.nan, codes)
+                out[:, i] = self.codes[j].encode(*self._dictionary(j, lo, hi))
             else:
                 out[:, i] = self._numbers(j, lo, hi)
         return out
 
-    def own_codes(self) -> Iterator[tuple[str, int, Any]]:
-        """Yield (column, code, value) of the categories whose values the model has not stored."""
-        for j in self.coded:
-            values = self._dictionary(j, 0, self.n)[0]
-            yield from ((self._name(j), code, value) for code, value in enumerate(values) if value is not None)
-
-    def _category_values(self, columns: list[int]) -> dict[int, Sequence[Any]]:
-        """Return column -> training categories, for the frame's categorical columns."""
-        categories, trained = self.features.categories, self.features.category_columns
-        if trained is None:
-            if len(columns) != len(categories):
-                raise ValueError(
-                    f"X has {len(columns)} categorical columns ({self._list(columns)}), the model was trained with "
-                    f"{len(categories)}; give the columns the dtypes that they had in training"
-                )
-            return dict(zip(columns, categories, strict=True))
-        lost = [j for j in trained if j not in columns]
-        if lost:
-            raise ValueError(
-                f"column {self._list(lost)} was categorical in training but is not in X; give it dtype 'category'"
-            )
-        extra = [j for j in columns if j not in trained and j not in self.features.code_columns]
-        if extra:
-            raise ValueError(
-                f"column {self._list(extra)} is categorical in X but was not in training; give it a numeric dtype"
-            )
-        return dict(zip(trained, categories, strict=True))
-
-    def _list(self, columns: list[int]) -> str:
-        return ", ".join(repr(self._name(j)) for j in columns) or "none"
+    def _categories(self, j: int) -> Sequence[Any]:
+        return self._dictionary(j, 0, self.n)[0]
 
     @staticmethod
     @abstractmethod
@@ -213,30 +178,20 @@ FRAMES = (
 )
 
 
-def with_seen_categories(features: Features, rows: Rows, certified: bool) -> Features:
-    """Return the features with what the model does not store of its categories, read from a frame.
-
-    Some models store the categories but not their columns, which any frame has. Others store only codes, whose values
-    are read from the frame of training, that is, if the rows are `certified`.
-    """
-    if not isinstance(rows, Frame):
-        return features
-    if features.category_columns is None:
-        return replace(features, category_columns=tuple(rows.codes)) if rows.codes else features
-    if not rows.coded or not certified:
-        return features
-    stored = dict(zip(features.category_columns, features.categories, strict=True))
-    seen = {j: tuple(rows._dictionary(j, 0, len(rows))[0]) for j in rows.coded}
-    stored |= {j: values for j, values in seen.items() if all(isinstance(v, _PLAIN) for v in values)}
-    columns = tuple(sorted(stored))
-    codes = tuple(j for j in features.code_columns if j not in stored)
-    return replace(features, category_columns=columns, categories=tuple(stored[j] for j in columns), code_columns=codes)
-
-
 def columns_of(frame: Any) -> list[str]:
     """Return the names of a frame's columns."""
     names = getattr(frame, "column_names", None)
     return [str(name) for name in (frame.columns if names is None else names)]
+
+
+def with_names_of(frame: Any, features: Features) -> Features:
+    """Return the features under the names of a frame that has none of the model's, for columns taken by position."""
+    if features.names is None or not is_frame(frame):
+        return features
+    names = columns_of(frame)
+    if len(names) != features.count or not set(features.names).isdisjoint(features.stored_names(names)):
+        return features
+    return replace(features, names=tuple(names))
 
 
 def check_names(names: list[str], features: Features) -> None:
@@ -264,27 +219,6 @@ def check_names(names: list[str], features: Features) -> None:
 def _listed(names: Sequence[str]) -> str:
     """Return a list of names as code; of many only where to find them."""
     return str(list(names)) if len(names) <= 10 else "list(model.forest.features.names)"
-
-
-def _code_of(values: Sequence[Any]) -> dict[Any, int]:
-    return {value: code for code, value in enumerate(values)}
-
-
-def _encode(values: Sequence[Any], index: AnyArray, code_of: dict[Any, int], name: str, features: Features) -> Array:
-    """Return the (n,) codes of training for a categorical column; NaN for missing values."""
-    codes = np.array([*(code_of.get(value, -2) for value in values), np.nan])
-    index = np.where(np.isnan(index) | (index < 0), len(values), index).astype(np.int64)
-    out: Array = codes[index]
-    unseen = out == -2
-    if unseen.any():
-        if not features.unseen_is_missing:
-            shown = sorted({str(values[k]) for k in np.unique(index[unseen])})[:5]
-            raise ValueError(
-                f"column {name!r} holds categories that training did not see: {', '.join(shown)}; "
-                f"map them to known ones or to missing"
-            )
-        out[unseen] = np.nan
-    return out
 
 
 def is_frame(X: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import NOT_REAL, AnyArray
-from ..trees.forest import Features
+from ..trees.forest import ZERO_BOUND, Features
 
 # Numbers in a converted block: few enough to stay in the outer cache.
 _BLOCK_NUMBERS = 1 << 19
@@ -78,14 +78,17 @@ def read_rows(X: Any, features: Features) -> Rows:
         raise TypeError("X is None; give a table")
     if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub":  # fast for single rows
         return _Matrix(X, features)
+    from .coded_matrix import CodedMatrix, CodedRows
     from .frames import FRAMES
 
     reader = next((reader for is_kind, reader in FRAMES if is_kind(X)), None)
     if reader is not None:
         return reader(X, features)
+    if isinstance(X, CodedMatrix):
+        return CodedRows(X, features)
     if hasattr(X, "collect_schema"):
         raise TypeError(f"X is a {type(X).__name__}, which has no rows yet: give X.collect()")
-    return _Sparse(X, features) if hasattr(X, "tocsr") else _Matrix(_as_matrix(X, features), features)
+    return SparseRows(X, features) if hasattr(X, "tocsr") else _Matrix(_as_matrix(X, features), features)
 
 
 class _Matrix(Rows):
@@ -95,6 +98,8 @@ class _Matrix(Rows):
         super().__init__(features)
         if X.ndim != 2:
             hint = "; for one row give X.reshape(1, -1), or frame.iloc[[0]]" if X.ndim == 1 else ""
+            if X.ndim == 1 and features.count == 1:
+                hint = "; for one column give X.reshape(-1, 1), or series.to_frame()"
             raise ValueError(f"X must have two dimensions, it has {X.ndim}{hint}")
         check_count(X.shape[1], features)
         self.X, self.n = X, X.shape[0]
@@ -126,7 +131,7 @@ def matrix_rows(parts: Sequence[Rows]) -> Rows:
     return _Matrix(np.concatenate(blocks), replace(parts[0].features, missing=np.nan))
 
 
-class _Sparse(Rows):
+class SparseRows(Rows):
     """A SciPy sparse matrix or array."""
 
     def __init__(self, X: Any, features: Features):
@@ -138,6 +143,11 @@ class _Sparse(Rows):
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
+        if features.absent == 0.0 and np.any(X.data == -ZERO_BOUND):
+            raise ValueError(
+                f"X stores {-ZERO_BOUND!r}, the last number that the booster takes for 0; it does so in dense rows but "
+                f"not in sparse ones: store 0.0 in its place"
+            )
         self.X, self.n = X, X.shape[0]
 
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:

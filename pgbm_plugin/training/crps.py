@@ -19,8 +19,8 @@ from ..leaves.measured import measure_table
 from ..leaves.weights import leaf_weights
 from ..losses.custom_objectives import CustomObjective, with_diagonal, with_usable_weights
 from ..predict.state import default_rho
+from ..tables.categories import with_seen_categories
 from ..tables.columns import read_weights
-from ..tables.frames import with_seen_categories
 from ..tables.labelled import LabelledRows, RawRows, read_labelled
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
@@ -177,7 +177,7 @@ class CRPSScorer:
         certified = certificate.status == "certified"
         if not certified:
             warn(f"not certified: {certificate}")
-        forest = forest.with_features(with_seen_categories(forest.features, data.rows, certified))
+        forest = forest.with_features(with_seen_categories(forest.features, data.rows))
         data = replace(data, rows=data.rows.converted())
         train, from_zero = data.on_margin_scale(spec), spec.from_zero() if spec.folded[0] else spec
         margin = train.initial_margin(forest, from_zero, 0, len(train))
@@ -192,7 +192,7 @@ class CRPSScorer:
         sd = leaf_weights(forest, spec, moments).sd
         for rows in scored.values():
             rows.add(forest, sd, rho, self.n_jobs)
-        return Run(rounds, forest, objective, not spec.constant.all(), rho, train, margin, scored, not certified)
+        return Run(rounds, forest, objective, len(forest.nodes) > 0, rho, train, margin, scored, not certified)
 
     @classmethod
     def register(cls) -> None:

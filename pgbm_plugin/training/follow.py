@@ -77,7 +77,7 @@ class Run:
         )
         moments = leaf_moments(forest, spec, self.train, margin=self.margin, n_jobs=n_jobs)
         self._certify(forest, spec, moments)
-        sd = leaf_weights(forest, spec, moments).sd
+        sd = leaf_weights(forest, spec, moments, whole=False).sd
         for rows in self.scored.values():
             rows.add(forest, sd, self.rho, n_jobs)
 

@@ -28,8 +28,8 @@ def check(path, booster, X, y):
 
 
 def lightgbm_file(booster, path, *changes):
-    """The file with each (pattern, replacement) made."""
-    text = booster.model_to_string()
+    """The file with each (pattern, replacement) made, and without the sizes of trees, which then differ."""
+    text = re.sub(r"^tree_sizes=.*\n", "", booster.model_to_string(), flags=re.MULTILINE)
     for pattern, replacement in changes:
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     path.write_text(text)
@@ -108,12 +108,50 @@ def test_binary_files_of_xgboost(tmp_path):
         wrap(tmp_path / "m.model", np.zeros((3, 1)), np.zeros(3))
 
 
-def test_dart_that_is_called_gbtree(data, tmp_path):
-    """Since XGBoost 3.4."""
+LAYOUTS = {
+    "3.3": lambda booster, weights: booster.update(weight_drop=weights),
+    "3.4": lambda booster, weights: booster["model"].update(weight_drop=weights),
+    "unknown": lambda booster, weights: booster["model"].update(other={"weights": weights}),
+}
+
+
+@pytest.mark.parametrize("put", LAYOUTS.values(), ids=LAYOUTS)
+def test_dart_that_is_called_gbtree(put, data, tmp_path):
+    """Since XGBoost 3.3. The weights of trees are found wherever they are."""
     X, y = data
-    path = xgboost_file(xgb.train(XGB, xgb.DMatrix(X, y), 3), tmp_path / "m.json")
+    booster = xgb.train(XGB, xgb.DMatrix(X, y), 3)
+    path = xgboost_file(booster, tmp_path / "m.json")
     content = json.loads(path.read_text())
-    content["learner"]["gradient_booster"]["model"]["weight_drop"] = [1.0, 0.5, 0.5]
+    put(content["learner"]["gradient_booster"], [1.0, 0.5, 0.5])
     path.write_text(json.dumps(content))
-    with pytest.raises(UnsupportedModelError, match="booster=dart"):
+    with pytest.raises(UnsupportedModelError, match="booster=dart, or gbtree with rate_drop"):
         wrap(path, X, y)
+    put(content["learner"]["gradient_booster"], [1.0, 1.0, 1.0])  # no tree was dropped
+    path.write_text(json.dumps(content))
+    check(path, booster, X, y)
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*are not used")
+@pytest.mark.parametrize("params", [{"booster": "dart"}, {}])
+def test_dropout(params, data, tmp_path):
+    """Refused with the first tree, before any was dropped; gbtree knows rate_drop since XGBoost 3.4."""
+    X, y = data
+    booster = xgb.train({**XGB, **params, "rate_drop": 0.9, "one_drop": 1}, xgb.DMatrix(X, y), 4)
+    booster.save_model(tmp_path / "m.ubj")
+    plain = xgb.train(XGB, xgb.DMatrix(X, y), 4)
+    if not np.array_equal(booster.predict(xgb.DMatrix(X)), plain.predict(xgb.DMatrix(X))):
+        for model in (booster, tmp_path / "m.ubj", booster[:1]):
+            with pytest.raises(UnsupportedModelError, match="booster=dart, or gbtree with rate_drop"):
+                wrap(model, X, y)
+
+
+@pytest.mark.parametrize("version", ["", "version=v2\n"])
+def test_lightgbm_before_2_2(version, data, tmp_path):
+    """It did not write parameters, and a newer LightGBM that loads such a file has none to write."""
+    X, y = data
+    head = (r"^(version|tree_sizes)=.*\n", ""), (r"^num_class=", rf"{version}num_class="), (r"^leaf_weight=.*\n", "")
+    end = (r"^end of trees[\s\S]*", "feature importances:\nColumn_0=1\n")
+    path = lightgbm_file(lgb.train(LGB, lgb.Dataset(X, y), 3), tmp_path / "m.txt", *head, end)
+    for model in (path, lgb.Booster(model_file=path)):
+        with pytest.raises(UnsupportedModelError, match=r"does not store the parameters.*since 2\.2"):
+            wrap(model, X, y)

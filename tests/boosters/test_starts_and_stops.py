@@ -131,13 +131,15 @@ def test_xgboost_early_stopping(numeric, tmp_path):
         XGB, xgb.DMatrix(*train), 60, evals=[(xgb.DMatrix(*valid), "v")], early_stopping_rounds=3, verbose_eval=False
     )
     assert booster.best_iteration + 1 < booster.num_boosted_rounds() < 60
-    model = wrap(booster, *train)
-    assert model.forest.n_trees == booster.num_boosted_rounds()
-    assert np.array_equal(model.predict(X), booster.predict(xgb.DMatrix(X)))
+    rounds, best = booster.num_boosted_rounds(), booster.best_iteration + 1
     booster.save_model(tmp_path / "m.json")
-    with pytest.warns(UserWarning, match="stopped early.*load it into an XGBRegressor"):
-        from_file = wrap(tmp_path / "m.json", *train)
-    assert np.array_equal(from_file.predict(X), booster.predict(xgb.DMatrix(X)))
+    for all_trees in (booster, tmp_path / "m.json"):
+        with pytest.warns(UserWarning, match=rf"stopped early, at iteration {best} of {rounds}.*booster\[:{best}\]"):
+            model = wrap(all_trees, *train)
+        assert model.forest.n_trees == rounds
+        assert np.array_equal(model.predict(X), booster.predict(xgb.DMatrix(X)))
+    model = wrap(booster[:best], *train)
+    assert np.array_equal(model.predict(X), booster.predict(xgb.DMatrix(X), iteration_range=(0, best)))
 
     estimator = xgb.XGBRegressor(n_estimators=60, early_stopping_rounds=3, num_parallel_tree=2, **XGB)
     estimator.fit(*train, eval_set=[valid], verbose=False)
@@ -145,6 +147,8 @@ def test_xgboost_early_stopping(numeric, tmp_path):
     assert model.certificate.status == "certified"
     assert model.forest.n_trees == 2 * (estimator.best_iteration + 1) < 100
     assert np.array_equal(model.predict(X), estimator.predict(X))
+    with pytest.warns(UserWarning, match="stopped early"):  # as Spark's models are had
+        wrap(estimator.get_booster(), *train)
 
 
 @pytest.mark.parametrize("objective", ["regression", "huber", "poisson", "gamma"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -9,6 +12,7 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import wrap
+from pgbm_plugin.boosters import read_model
 from tests import naive
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "learning_rate": 0.1, "lambda_l2": 0.7, "num_threads": 1, "verbose": -1}
@@ -290,18 +294,61 @@ def test_categories_do_not_change_xgboosts_lambda(frame, make_data):
 
 
 @pytest.mark.parametrize("suffix", ["ubj", "json"])
-def test_xgboost_without_a_single_step(suffix, numeric, tmp_path):
-    """Too little hessian for min_child_weight: every tree is one leaf of 0, and the base score the whole model."""
+@pytest.mark.parametrize(
+    "params", [{"min_child_weight": 1e6}, {"gamma": 1e9}, {"gamma": 1e9, "base_score": 0.5}], ids=str
+)
+def test_xgboost_without_a_single_split(params, suffix, numeric, tmp_path):
+    """Single leaves, which are 0 or real steps: the model is a constant, and its spread that of the labels."""
     X, y = numeric
-    booster = xgb.train({**XGB, "min_child_weight": 1e6}, xgb.DMatrix(X, y), 3)
+    booster = xgb.train({**XGB, "lambda": 0.0, **params}, xgb.DMatrix(X, y), 3)
     booster.save_model(tmp_path / f"m.{suffix}")
     live = wrap(booster, X, y)
     assert live.certificate.status == "certified"
     # float32 labels and margins
     np.testing.assert_allclose(live.predict_var(X), np.var(y, ddof=1), rtol=1e-6)
-    from_file = wrap(tmp_path / f"m.{suffix}", X, y)
-    assert from_file.certificate.status == "certified"
-    assert np.array_equal(from_file.predict_var(X), live.predict_var(X))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "not certified")  # single leaves do not tell lambda
+        from_file = wrap(tmp_path / f"m.{suffix}", X, y)
+    assert np.array_equal(from_file.predict(X), live.predict(X))
+    np.testing.assert_allclose(from_file.predict_var(X), live.predict_var(X), rtol=0.01)
+
+
+UNTOUCHED = {"exact": {"tree_method": "exact"}, "single leaves": {"gamma": 1e9, "base_score": 0.0}}
+
+
+@pytest.mark.parametrize("params", UNTOUCHED.values(), ids=UNTOUCHED)
+def test_weights_before_the_learning_rate(params, numeric, tmp_path):
+    """Leaves that store them tell each tree's rate: taken if it is another than the model's, which has more digits."""
+    X, y = numeric
+    eta = 0.123456789
+    schedule = xgb.callback.LearningRateScheduler(lambda i: eta if i < 2 else 0.025)
+    booster = xgb.train({**XGB, **params, "eta": eta}, xgb.DMatrix(X, y), TREES, callbacks=[schedule])
+    booster.save_model(tmp_path / "m.json")
+    want = np.where(np.arange(TREES) < 3, np.float32(eta), np.float32(0.025)).astype(float)
+    np.testing.assert_allclose(read_model(tmp_path / "m.json")[1].alpha, want, rtol=1e-5)
+    booster.set_param({"eta": eta})  # after training it is that of the last tree
+    alpha = read_model(booster)[1].alpha
+    assert np.array_equal(alpha[:3], want[:3])
+    np.testing.assert_allclose(alpha[3:], want[3:], rtol=1e-5)
+    booster.set_param({"eta": 1.01 * eta})
+    np.testing.assert_allclose(read_model(booster)[1].alpha, want, rtol=1e-5)
+
+    content = json.loads((tmp_path / "m.json").read_text())
+    for odd in (-1.0, 1e-4):  # a rate that is negative or above 100 is none
+        weights = json.loads(json.dumps(content))
+        tree = weights["learner"]["gradient_booster"]["model"]["trees"][1]
+        leaf = tree["left_children"].index(-1)
+        tree["base_weights"][leaf] = tree["split_conditions"][leaf] * odd
+        (tmp_path / "odd.json").write_text(json.dumps(weights))
+        nominal = read_model(tmp_path / "odd.json")[1].alpha
+        assert np.all((nominal > 0) & (nominal < 100))
+
+
+def test_a_single_leaf_at_full_rate(numeric, tmp_path):
+    X, y = numeric
+    booster = xgb.train({**XGB, "gamma": 1e9, "base_score": 0.0, "eta": 1.0}, xgb.DMatrix(X, y), 1)
+    booster.save_model(tmp_path / "m.ubj")
+    assert read_model(tmp_path / "m.ubj")[1].alpha == [1.0]
 
 
 def test_xgboost_squaredlogerror_below_minus_one(numeric):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import xgboost as xgb
+from scipy import sparse
 
-from pgbm_plugin import UnsupportedModelError, wrap
+from pgbm_plugin import wrap
+from pgbm_plugin.trees.forest import ZERO_BOUND
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "nthread": 1}
@@ -177,129 +177,21 @@ def test_labels_outside_the_objectives_domain(kind, objective, least, strict, nu
             wrap(booster, X, changed(y, least))
 
 
-@pytest.mark.parametrize(
-    ("kind", "params", "match"),
-    [
-        ("lightgbm", {"objective": "binary"}, "'binary'.*regression objective"),
-        ("lightgbm", {"objective": "quantile"}, "'quantile'.*regression objective"),
-        ("lightgbm", {"objective": "cross_entropy"}, "'cross_entropy'"),
-        ("lightgbm", {"objective": "multiclass", "num_class": 2}, "multiclass"),
-        ("lightgbm", {"boosting": "dart"}, "dart.*boosting=gbdt"),
-        ("lightgbm", {"linear_tree": True}, "linear_tree.*train without it"),
-        ("xgboost", {"objective": "binary:logistic"}, "'binary:logistic'.*regression objective"),
-        ("xgboost", {"objective": "reg:quantileerror", "quantile_alpha": 0.5}, "'reg:quantileerror'"),
-        ("xgboost", {"objective": "multi:softprob", "num_class": 2}, "several outputs"),
-        ("xgboost", {"booster": "dart", "rate_drop": 0.5}, "dart.*booster=gbtree"),
-        ("xgboost", {"booster": "gblinear", "max_depth": None}, "gblinear.*use gbtree"),
-    ],
-)
-def test_unsupported_models(kind, params, match, numeric, tmp_path):
-    X = numeric[0]
-    y = (numeric[1] > 1).astype(float)
-    params = {k: v for k, v in {**(LGB if kind == "lightgbm" else XGB), **params}.items() if v is not None}
-    library, dataset = (lgb, lgb.Dataset) if kind == "lightgbm" else (xgb, xgb.DMatrix)
-    booster = library.train(params, dataset(X, y), 3)
-    path = tmp_path / ("m.txt" if kind == "lightgbm" else "m.ubj")
-    booster.save_model(path)
-    for model in (booster, path):
-        with pytest.raises(UnsupportedModelError, match=f"(?s){match}"):
-            wrap(model, X, y)
-
-
-def test_ranking_and_several_targets(numeric):
+def test_one_column(numeric):
     X, y = numeric
-    label = (y > 1).astype(int)
-    booster = lgb.train({**LGB, "objective": "lambdarank"}, lgb.Dataset(X, label, group=[200, 200]), 3)
-    with pytest.raises(UnsupportedModelError, match=r"'lambdarank'.*regression"):
-        wrap(booster, X, label)
-    booster = xgb.train({**XGB, "objective": "rank:pairwise"}, xgb.DMatrix(X, label, group=[200, 200]), 3)
-    with pytest.raises(UnsupportedModelError, match=r"'rank:pairwise'.*regression"):
-        wrap(booster, X, label)
-    booster = xgb.train(XGB, xgb.DMatrix(X, np.stack([y, y], 1)), 3)
-    with pytest.raises(UnsupportedModelError, match="one regressor per target"):
-        wrap(booster, X, y)
+    column = pd.Series(X[:, 0], name="a")
+    model = wrap(xgb.train(XGB, xgb.DMatrix(column.to_frame(), y), 2), column.to_frame(), y)
+    for table in (column, column.to_numpy()):
+        with pytest.raises(ValueError, match=r"for one column give X.reshape\(-1, 1\), or series.to_frame\(\)"):
+            model.predict(table)
 
 
-@pytest.mark.parametrize("estimator", [lgb.LGBMClassifier(**LGB), xgb.XGBClassifier(**XGB)])
-def test_classifiers(estimator, numeric):
+def test_the_end_of_what_is_zero(numeric):
+    """LightGBM takes it for 0 in dense rows and as it is in sparse ones."""
     X, y = numeric
-    with pytest.raises(UnsupportedModelError, match=r"'binary.*regression objective"):
-        wrap(estimator.fit(X, y > 1), X, y)
-
-
-@pytest.mark.parametrize("estimator", [lgb.LGBMRegressor(), xgb.XGBRegressor()])
-def test_untrained_estimator(estimator, numeric):
-    with pytest.raises(ValueError, match=rf"{type(estimator).__name__} is not fitted; call fit"):
-        wrap(estimator, *numeric)
-
-
-def test_no_trees(numeric):
-    with pytest.raises(UnsupportedModelError, match="no trees; train it first"):
-        wrap(train("xgboost", *numeric, rounds=0), *numeric)
-
-
-@pytest.mark.parametrize("thing", [None, 3, np.zeros(3), {}])
-def test_what_is_no_model(thing, numeric):
-    with pytest.raises(TypeError, match=rf"cannot wrap a {type(thing).__name__}.*give a lightgbm.Booster"):
-        wrap(thing, *numeric)
-
-
-def test_files(numeric, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no model file at .*nowhere.txt"):
-        wrap(tmp_path / "nowhere.txt", *numeric)
-    for content in (b"", b"hello", b"PK\x03\x04", b"{}", b'{"learner": 3}', b"{L\x00", b"\x00" * 100):
-        (tmp_path / "no.model").write_bytes(content)
-        with pytest.raises(ValueError, match=r"no.model.*(neither|not an XGBoost model)"):
-            wrap(tmp_path / "no.model", *numeric)
-
-
-@pytest.mark.parametrize(("kind", "name"), [("lightgbm", "m.txt"), ("xgboost", "m.json"), ("xgboost", "m.ubj")])
-def test_truncated_files(kind, name, numeric, tmp_path):
-    """Cut anywhere: an error that names the file, never a model of fewer trees."""
-    path = tmp_path / name
-    train(kind, *numeric).save_model(path)
-    raw = path.read_bytes()
-    end = raw.index(b"end of trees") if kind == "lightgbm" else len(raw) - 1
-    for cut in np.linspace(10, end, 60).astype(int):
-        path.write_bytes(raw[:cut])
-        with pytest.raises(ValueError, match=name):
-            wrap(path, *numeric)
-
-
-def test_no_data_reachable(numeric):
-    X, y = numeric
-    for model in (train("lightgbm", X, y), train("xgboost", X, y), lgb.LGBMRegressor(**LGB).fit(X, y)):
-        with pytest.raises(TypeError, match=r"(?s)wrap\(booster, X, y\).*keep_training_booster=True"):
-            wrap(model)
-    freed = lgb.Dataset(X, y)
-    booster = lgb.train(LGB, freed, 3, keep_training_booster=True)
-    for call in (lambda: wrap(booster), lambda: wrap(booster, freed)):
-        with pytest.raises(TypeError, match="free_raw_data=False"):
-            call()
-    with pytest.raises(ValueError, match="no labels; give y"):
-        wrap(train("xgboost", X, y), xgb.DMatrix(X))
-
-
-@pytest.mark.parametrize("damage", [{"model": []}, {"model": {}}, {"name": "gbtree"}])
-def test_damaged_xgboost_files(damage, numeric, tmp_path):
-    X, y = numeric
-    xgb.train({"max_depth": 2}, xgb.DMatrix(X, y), 3).save_model(tmp_path / "model.json")
-    document = json.loads((tmp_path / "model.json").read_text())
-    document["learner"]["gradient_booster"] = {"name": "gbtree", **damage}
-    (tmp_path / "model.json").write_text(json.dumps(document))
-    with pytest.raises(ValueError, match=r"model\.json': damaged XGBoost model"):
-        wrap(tmp_path / "model.json", X, y)
-
-
-def test_an_odd_best_iteration(numeric, tmp_path):
-    X, y = numeric
-    xgb.train({"max_depth": 2}, xgb.DMatrix(X, y), 3).save_model(tmp_path / "model.json")
-    document = json.loads((tmp_path / "model.json").read_text())
-    document["learner"]["attributes"] = {"best_iteration": []}
-    (tmp_path / "model.json").write_text(json.dumps(document))
-    assert wrap(tmp_path / "model.json", X, y).certificate.status == "certified"
-
-
-def test_a_booster_without_training(numeric):
-    with pytest.raises(ValueError, match="Booster cannot be read; train it first"):
-        wrap(xgb.Booster(), *numeric)
+    model = wrap(train("lightgbm", X, y), X, y)
+    rows = sparse.csr_matrix(np.array([[0.0, 1.0, -ZERO_BOUND, 2.0]]))
+    with pytest.raises(ValueError, match=r"X stores -1\.00.*e-35.*store 0\.0"):
+        model.predict(rows)
+    rows.data[1] = np.nextafter(-ZERO_BOUND, 0.0)
+    assert np.array_equal(model.predict(rows), model.predict(rows.toarray()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -9,6 +11,8 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import load, wrap
+from pgbm_plugin.tables.coded_matrix import CodedMatrix
+from pgbm_plugin.tables.rows import read_rows
 
 LGB = {"num_leaves": 10, "min_data_in_leaf": 5, "min_data_per_group": 5, "cat_smooth": 1.0, "verbose": -1}
 LGB |= {"num_threads": 1}
@@ -205,20 +209,94 @@ def test_lightgbm_columns_are_remembered(tmp_path):
     assert np.array_equal(again.mean(), booster.predict(X))
 
 
+def coded_model(X, y, tmp_path):
+    """A model as XGBoost before 3.1 wrote it: codes alone."""
+    booster = xgb.train(XGB, xgb.DMatrix(X, y, enable_categorical=True), 5)
+    path = tmp_path / "old.json"
+    booster.save_model(path)
+    content = json.loads(path.read_text())
+    del content["learner"]["gradient_booster"]["model"]["cats"]
+    path.write_text(json.dumps(content))
+    return path, booster
+
+
+@pytest.mark.parametrize("rows", [600, 300], ids=["certified", "held-out"])
+@pytest.mark.filterwarnings("ignore:not certified")
+def test_codes_must_mean_what_they_meant(rows, tmp_path):
+    """The booster takes any frame's codes as they are: so do we, for the categories of the frame that was wrapped."""
+    X, y = frame(STRINGS, nan=0.1)
+    path, booster = coded_model(X, y, tmp_path)
+    want = booster.predict(xgb.DMatrix(X, enable_categorical=True))
+    model = wrap(path, X[:rows], y[:rows])
+    model.save(tmp_path / "model.pgbm")
+    embedded = xgb.Booster(model_file=path)
+    for again in (model, load(tmp_path / "model.pgbm"), wrap(embedded, X[:rows], y[:rows])):
+        assert np.array_equal(again.predict(X), want)
+        assert np.array_equal(again.predict(xgb.DMatrix(X, enable_categorical=True)), want)
+        assert np.array_equal(again.predict(X.assign(c=X["c"].cat.codes.replace(-1, np.nan))), want)  # codes as numbers
+        longer = X.assign(c=X["c"].cat.add_categories(["zz"]))  # listed, and not used
+        assert np.array_equal(again.predict(longer), want)
+        turned = X.assign(c=X["c"].cat.reorder_categories(STRINGS[::-1]))
+        fewer = X[X["c"] != STRINGS[0]].assign(c=lambda rows: rows["c"].cat.remove_unused_categories())
+        for table in (turned, fewer, xgb.DMatrix(turned, enable_categorical=True)):
+            with pytest.raises(ValueError, match=r"column 'c' has other codes.*set_categories\(\['m', 'b'"):
+                again.predict(table)
+        restored = fewer.assign(c=fewer["c"].cat.set_categories(STRINGS))
+        assert np.array_equal(again.predict(restored), want[(X["c"] != STRINGS[0]).to_numpy()])
+        with pytest.raises(ValueError, match="categories that training did not see: zz"):
+            again.predict(longer.assign(c=longer["c"].fillna("zz")))
+
+
+@pytest.mark.filterwarnings("ignore:.*letters beyond ASCII")
 @pytest.mark.parametrize("names", [["éa", "é"], ["Köln", "Bonn", "Ulm"], ["é", "ß", "日本"]])
 def test_xgboost_names_that_are_not_ascii(names, tmp_path):
-    """XGBoost stores them in pieces; what they stand for is learnt from the rows of training."""
+    """XGBoost before 3.4 stores them in pieces: then their codes count, which must be those of the wrapped frame."""
     rng = np.random.default_rng(1)
     code = rng.integers(0, len(names), 400)
     X = pd.DataFrame({"c": pd.Categorical.from_codes(code, names), "x": rng.normal(size=400)})
     y = code + 0.1 * rng.normal(size=400)
-    booster = xgb.train(XGB, xgb.DMatrix(X, y, enable_categorical=True), 5)
+    data = xgb.DMatrix(X, y, enable_categorical=True)
+    booster = xgb.train(XGB, data, 5)
     model = wrap(booster, X, y)
-    assert model.certificate.status == "certified"
-    want = booster.predict(xgb.DMatrix(X, enable_categorical=True))
-    assert np.array_equal(model.predict(X), want)
+    assert model.certificate.status == wrap(booster, data).certificate.status == "certified"
+    want = booster.predict(data)
     model.save(tmp_path / "model.pgbm")
     turned = X.assign(c=X["c"].cat.reorder_categories(names[::-1]))
-    assert np.array_equal(load(tmp_path / "model.pgbm").predict(turned), want)
-    with pytest.raises(ValueError, match="categories that training did not see: Rom"):
-        model.predict(X.assign(c=X["c"].cat.rename_categories({names[0]: "Rom"})))
+    stored_whole = bool(model.forest.features.category_columns) and not model.forest.features.code_columns
+    assert stored_whole == (tuple(map(int, xgb.__version__.split(".")[:2])) >= (3, 4))
+    for again in (model, load(tmp_path / "model.pgbm")):
+        assert np.array_equal(again.predict(X), want)
+        assert np.array_equal(again.predict(data), want)
+        if stored_whole:
+            assert np.array_equal(again.predict(turned), want)
+            assert np.array_equal(again.predict(xgb.DMatrix(turned, enable_categorical=True)), want)
+        else:
+            with pytest.raises(ValueError, match="has other codes"):
+                again.predict(turned)
+        with pytest.raises(ValueError, match="categories that training did not see: Rom"):
+            again.predict(X.assign(c=X["c"].cat.rename_categories({names[0]: "Rom"})))
+
+
+def test_names_in_pieces_in_a_newer_file(tmp_path):
+    """XGBoost 3.4 keeps the pieces of a model that an older version trained: their codes count."""
+    X, y = frame(STRINGS)
+    booster = xgb.train(XGB, xgb.DMatrix(X, y, enable_categorical=True), 5)
+    booster.save_model(tmp_path / "m.json")
+    content = json.loads((tmp_path / "m.json").read_text())
+    content["version"] = [3, 4, 1]
+    entry = content["learner"]["gradient_booster"]["model"]["cats"]["enc"][1]
+    entry["values"][:2] = [-61, -87]  # the two bytes of one letter, cut in two
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    model = wrap(tmp_path / "m.json", X, y)
+    assert model.forest.features.code_columns == (1,)
+    assert np.array_equal(model.predict(X), booster.predict(xgb.DMatrix(X, enable_categorical=True)))
+
+
+def test_a_data_set_with_unreadable_categories():
+    """Where the model knows its categories, codes that mean no one knows what are refused."""
+    X, y = frame(STRINGS)
+    booster = xgb.train(XGB, xgb.DMatrix(X, y, enable_categorical=True), 3)
+    model = wrap(booster, X, y)
+    matrix = xgb.DMatrix(X, enable_categorical=True).get_data()
+    with pytest.raises(ValueError, match="does not tell the categories of column 'c': give the frame"):
+        read_rows(CodedMatrix(matrix, ["x", "c"], {1: None}), model.forest.features)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import xgboost as xgb
 
-from pgbm_plugin import wrap
+from pgbm_plugin import load, partial_moments, wrap
 
 LGB = {"num_leaves": 8, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
 XGB = {"max_depth": 3, "nthread": 1}
@@ -76,3 +76,36 @@ def test_columns_to_keep_are_no_features(make_data, tmp_path):
         results.append(pq.read_table(tmp_path / "out.parquet"))
     assert results[0] == results[1]
     assert np.array_equal(results[0]["mean"].to_numpy(), model.predict(X, init_score=np.full(300, 0.5)))
+
+
+@pytest.mark.parametrize("columns", [range(4), list("abcd")])
+def test_lightgbm_told_other_names(columns, make_data, tmp_path):
+    """LightGBM (feature_name=) then predicts by position; new frames are checked by the names of the wrapped one."""
+    X, y = make_data("numeric", n=300)
+    frame = pd.DataFrame(X, columns=columns)
+    told = [f"f{j}" for j in range(4)]
+    data = lgb.Dataset(frame, y, feature_name=told, free_raw_data=False)
+    booster = lgb.train(LGB, data, 4, keep_training_booster=True)
+    estimator = lgb.LGBMRegressor(n_estimators=4, **LGB).fit(frame, y, feature_name=told)
+    for model in (wrap(booster, data), wrap(booster), wrap(booster, frame, y), wrap(estimator, frame, y)):
+        assert model.certificate.status == "certified"
+        model.save(tmp_path / "model.pgbm")
+        for again in (model, load(tmp_path / "model.pgbm")):
+            assert np.array_equal(again.predict(frame), booster.predict(frame))
+            with pytest.raises(ValueError, match="in another order"):
+                again.predict(frame[frame.columns[::-1]])
+    assert np.array_equal(partial_moments(booster, frame, y).gg, partial_moments(booster, X, y).gg)
+    with (
+        pytest.warns(UserWarning, match="not certified"),
+        pytest.warns(UserWarning, match="taken by position"),
+    ):
+        wrap(booster, frame[:200], y[:200])
+    with pytest.raises(ValueError, match=r"missing \['f0'\], unknown \['e'\]"):  # one name alone is a mistake
+        wrap(booster, pd.DataFrame(X, columns=["e", *told[1:]]), y)
+
+
+def test_xgboost_goes_by_name(make_data):
+    X, y = make_data("numeric", n=300)
+    booster = xgb.train(XGB, xgb.DMatrix(X, y, feature_names=list("abcd")), 4)
+    with pytest.raises(ValueError, match="X has other columns than the model"):
+        wrap(booster, pd.DataFrame(X, columns=list("efgh")), y)

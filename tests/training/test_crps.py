@@ -223,7 +223,9 @@ def test_xgboosts_empty_trees(stuck, numeric_sets):
     callback = crps_callback(*valid, X=train[0], y=train[1])
     booster, scores = run_xgboost({}, callback, *train, callbacks=[Stuck()])
     np.testing.assert_allclose(scores, brute(booster, train, valid), rtol=1e-12)
-    assert len(set(scores)) == (5 if stuck == "first" else 4)
+    # a tree without a split is a leaf of 0, and since XGBoost 3.4 a step; alone it is a constant in both
+    steps = tuple(map(int, xgb.__version__.split(".")[:2])) >= (3, 4)
+    assert len(set(scores)) == (5 if stuck == "first" else ROUNDS if steps else 4)
 
 
 def test_trees_of_later_samples_are_told(numeric_sets):

@@ -173,7 +173,7 @@ def test_bad_arguments(options, error, match):
         ("lightgbm", {"objective": "quantile"}, "'quantile' is not supported"),
         ("lightgbm", {"linear_tree": True}, "linear_tree=True"),
         ("lightgbm", {"objective": lambda s, d: (s - d.get_label(), np.ones(len(s)))}, "objective=f"),
-        ("xgboost", {"booster": "dart"}, "booster=dart"),
+        ("xgboost", {"booster": "dart", "rate_drop": 0.5}, "booster=dart"),
         ("xgboost", {"booster": "gblinear"}, "booster=gblinear"),
         ("xgboost", {"objective": "reg:quantileerror", "quantile_alpha": 0.5}, "'reg:quantileerror' is not supported"),
     ],

@@ -130,7 +130,7 @@ def test_lightgbm_refusals(params, match, numeric):
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"booster": "dart"}, "booster=dart"),
+        ({"booster": "dart", "rate_drop": 0.5}, "booster=dart"),
         ({"booster": "gblinear"}, "booster=gblinear"),
         ({"objective": "reg:quantileerror", "quantile_alpha": 0.5}, "quantileerror"),
     ],

@@ -43,6 +43,7 @@ LIGHTGBM = Booster(
     training_columns=training_columns,
     held_data=lambda model: getattr(model, "train_set", None),
     renamed=RENAMED,
+    checks_names=False,
     default_estimator=_default_estimator,
     recorder=lambda data, follow: LightGBMRecorder(follow),
     scoring=LightGBMScoring,

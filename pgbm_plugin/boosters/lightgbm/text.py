@@ -80,7 +80,7 @@ def parse(text: str) -> ModelText:
         return _parse(text.replace("\r\n", "\n"))
     except UnsupportedModelError:
         raise
-    except (KeyError, ValueError, OverflowError) as error:
+    except (KeyError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"truncated or damaged LightGBM model: {error}") from error
 
 
@@ -91,16 +91,23 @@ def leaf_values(text: str) -> NDArray[np.float64]:
 
 def _parse(text: str) -> ModelText:
     body, end, tail = text.partition("\nend of trees")
-    if not end:
-        raise ValueError("'end of trees' is missing")
-    if "\nend of parameters" not in tail:
-        raise ValueError("'end of parameters' is missing")
     head, *blocks = body.split("\nTree=")
+    header = dict(_pairs(head))
+    if "\nparameters:" not in tail and (end or (blocks and header.get("version", "v2") == "v2")):
+        raise UnsupportedModelError(
+            "the model does not store the parameters of training, which LightGBM does since 2.2 (or the file was cut "
+            "off): train it with a newer LightGBM"
+        )
+    if not end or "\nend of parameters" not in tail:
+        raise ValueError(f"'end of {'parameters' if end else 'trees'}' is missing")
     if not blocks:
         raise UnsupportedModelError("the LightGBM model has no trees; train it first")
-    header = dict(_pairs(head))
     if "max_feature_idx" not in header:
         raise ValueError("the header has no max_feature_idx")
+    sizes = header.get("tree_sizes")
+    # LightGBM finds its trees by these numbers, since 2.1; what the split took away, "\nTree=", is 6 letters long
+    if sizes is not None and sizes.split() != [str(len(block.encode()) + 6) for block in blocks]:
+        raise ValueError("tree_sizes does not fit the trees; if you changed the trees, delete this line")
     trees = [dict(_pairs(block)) for block in blocks]
     if any(tree.get("is_linear", "0") != "0" for tree in trees):
         raise UnsupportedModelError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ...errors import warn
 from ..booster import Booster, Reading, check_fitted
 from .dataset import read_dataset, training_columns
 from .flat_trees import best_iteration
-from .model import is_model_bytes, load, read, read_live
+from .model import is_model_bytes, load, load_live, read, read_live
 from .objectives import OBJECTIVES
 from .recorder import XGBoostRecorder
 from .scoring import XGBoostScoring
@@ -26,14 +27,22 @@ def _read_estimator(estimator: Any) -> Reading:
 
 
 def _read_file(raw: bytes) -> Reading:
-    """Read a file as xgb.Booster does: with all trees, where an estimator would stop at the best iteration."""
-    document = load(raw)
-    forest, spec = read(document)
+    return _with_all_trees(load(raw), None)
+
+
+def _read_model(model: Any) -> Reading:
+    return _with_all_trees(*load_live(model))
+
+
+def _with_all_trees(document: Mapping[str, Any], config: Mapping[str, Any] | None) -> Reading:
+    """Read all trees, as xgb.Booster predicts with them; warn where an estimator would stop at the best iteration."""
+    forest, spec = read(document, config=config)
     best, rounds = best_iteration(document["learner"]), int(spec.iteration[-1]) + 1
     if best is not None and best + 1 < rounds:
         warn(
-            f"the model stopped early, at iteration {best + 1} of {rounds}. A file is read as xgb.Booster reads it, "
-            f"with all trees; to stop at the best, load it into an XGBRegressor and wrap that",
+            f"the model stopped early, at iteration {best + 1} of {rounds}. A file or an xgb.Booster is read as "
+            f"xgb.Booster predicts, with all trees. To stop at the best, as an XGBRegressor does, wrap the "
+            f"XGBRegressor, or booster[:{best + 1}]",
         )
     return forest, spec
 
@@ -63,7 +72,7 @@ XGBOOST = Booster(
     objectives=OBJECTIVES,
     is_file=is_model_bytes,
     read_file=_read_file,
-    read_model=read_live,
+    read_model=_read_model,
     read_estimator=_read_estimator,
     live_model=_live_model,
     read_dataset=read_dataset,

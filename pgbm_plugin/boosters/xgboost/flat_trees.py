@@ -17,8 +17,8 @@ _FIELDS: dict[str, type] = {
     "right_children": np.int32,
     "split_indices": np.int32,
     "split_conditions": np.float32,
-    "default_left": np.uint8,
-    "split_type": np.uint8,
+    "default_left": np.int64,
+    "split_type": np.int64,
     "sum_hessian": np.float32,
     "base_weights": np.float32,
 }
@@ -131,7 +131,12 @@ def flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> FlatTrees:
         raise ValueError("a node has one child")
     iteration = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     order = _reachable(left, right, start[:-1], tree)
-    return FlatTrees(fields, tree, start, left, right, order, iteration, _category_lists(trees, start))
+    flat = FlatTrees(fields, tree, start, left, right, order, iteration, _category_lists(trees, start))
+    for key in ("default_left", "split_type"):
+        values = fields[key][flat.inner]
+        if np.any((values != 0) & (values != 1)):
+            raise ValueError(f"{key} of a split is neither 0 nor 1")
+    return flat
 
 
 def _global_children(child: NDArray[np.int32], start: NDArray[np.int64], tree: NDArray[np.int64]) -> NDArray[np.int64]:

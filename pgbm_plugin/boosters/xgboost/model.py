@@ -24,6 +24,12 @@ from .rates import Rates, rates_from_trees
 # 128 MB of category sets
 _MAX_CATEGORY_BITS = 1 << 30
 
+# Lists in a model that may have an element per tree, and that do not weigh trees.
+_WITHOUT_WEIGHTS = {"trees", "tree_info", "iteration_indptr", "cats"}
+
+# XGBoost stores letters beyond ASCII in whole since this version.
+WHOLE_LETTERS = (3, 4)
+
 # A code is a category if it is >= 0. Smaller than any negative float32, and no denormal as a float64.
 _BELOW_ZERO = -1e-46
 
@@ -44,13 +50,19 @@ def load(raw: bytes) -> Mapping[str, Any]:
     return document
 
 
-def read_live(model: Any, *, use_best_iteration: bool = False, missing: float = np.nan) -> Reading:
-    """Read a live xgb.Booster."""
+def load_live(model: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the document of a live xgb.Booster, and its configuration."""
     try:
         raw, config = bytes(model.save_raw("ubj")), json.loads(model.save_config())
     except Exception as error:  # XGBoostError, which we would have to import
         raise ValueError(f"this {type(model).__name__} cannot be read; train it first") from error
-    return read(load(raw), config=config, use_best_iteration=use_best_iteration, missing=missing)
+    return load(raw), config
+
+
+def read_live(model: Any, *, use_best_iteration: bool = False, missing: float = np.nan) -> Reading:
+    """Read a live xgb.Booster."""
+    document, config = load_live(model)
+    return read(document, config=config, use_best_iteration=use_best_iteration, missing=missing)
 
 
 def read(
@@ -76,9 +88,12 @@ def read(
     """
     learner = document["learner"]
     try:
+        _refuse_dropout(learner, config)
         objective = _objective(learner)
         flat = flatten(learner, use_best_iteration)
-        forest = _forest(learner, flat, objective, missing)
+        version = tuple(int(number) for number in document.get("version", ()))
+        features = _features(learner, missing, whole_letters=version >= WHOLE_LETTERS)
+        forest = _forest(learner, flat, features, objective)
         return forest, _training_spec(config, flat, forest, objective)
     except UnsupportedModelError:
         raise
@@ -86,19 +101,38 @@ def read(
         raise ValueError(f"damaged XGBoost model: {error}") from error
 
 
+def _refuse_dropout(learner: Mapping[str, Any], config: Mapping[str, Any] | None) -> None:
+    """Refuse trees that were dropped and rescaled, wherever and under whatever name a version of XGBoost stores it."""
+    booster = learner["gradient_booster"]
+    weighed = _weighs_trees(booster, len(booster.get("model", {}).get("trees", ())))
+    dropout = config["learner"]["gradient_booster"].get("dart_train_param", {}) if config else {}
+    if weighed or booster["name"] == "dart" or any(float(dropout.get(name, 0)) for name in ("rate_drop", "one_drop")):
+        raise UnsupportedModelError(
+            "booster=dart, or gbtree with rate_drop: leaves were rescaled by later trees, and which trees were dropped "
+            "is not in the model; train with booster=gbtree, without dropout"
+        )
+
+
+def _weighs_trees(part: Mapping[str, Any], trees: int) -> bool:
+    """Tell whether a part of a model has a number for each tree that is not 1: then leaves are not what trees store."""
+    for name, value in part.items():
+        if name in _WITHOUT_WEIGHTS:
+            continue
+        if isinstance(value, Mapping) and _weighs_trees(value, trees):
+            return True
+        if isinstance(value, (list, np.ndarray)) and len(value) == trees and any(weight != 1.0 for weight in value):
+            return True
+    return False
+
+
 def _objective(learner: Mapping[str, Any]) -> Objective:
     booster = learner["gradient_booster"]["name"]
-    # since XGBoost 3.4 a gbtree, whose trees have weights
-    if booster == "dart" or "weight_drop" in learner["gradient_booster"].get("model", {}):
-        raise UnsupportedModelError(
-            "booster=dart: leaves were rescaled by later trees, and which trees were dropped is not in the model; "
-            "train with booster=gbtree"
-        )
     if booster != "gbtree":
         raise UnsupportedModelError(f"booster={booster}: there are no trees to take moments from; use gbtree")
+    several = "several outputs (multi-target or multiclass): train one regressor per target"
     model = learner["learner_model_param"]
-    if int(model.get("num_target", "1")) > 1 or int(model.get("num_class", "0")) > 1:
-        raise UnsupportedModelError("several outputs (multi-target or multiclass): train one regressor per target")
+    if int(model.get("num_class", "0")) > 1:
+        raise UnsupportedModelError(several)
     stored = learner["objective"]
     name = "reg:squarederror" if stored["name"] == "reg:linear" else stored["name"]
     if name not in OBJECTIVES:
@@ -106,6 +140,8 @@ def _objective(learner: Mapping[str, Any]) -> Objective:
             f"objective {name!r} is not supported: a mean and a variance need a regression objective, one of "
             f"{', '.join(sorted(OBJECTIVES))}"
         )
+    if int(model.get("num_target", "1")) > 1:
+        raise UnsupportedModelError(several)
     objective = OBJECTIVES[name]
     value = objective.default
     for group in stored.values():
@@ -114,7 +150,7 @@ def _objective(learner: Mapping[str, Any]) -> Objective:
     return replace(objective, value=value)
 
 
-def _forest(learner: Mapping[str, Any], flat: FlatTrees, objective: Objective, missing: float) -> Forest:
+def _forest(learner: Mapping[str, Any], flat: FlatTrees, features: Features, objective: Objective) -> Forest:
     leaves, inner = flat.leaves, flat.inner
     code = np.empty(len(flat.left), np.int32)  # a node's number as a child
     code[inner] = np.arange(len(inner))
@@ -150,7 +186,7 @@ def _forest(learner: Mapping[str, Any], flat: FlatTrees, objective: Objective, m
         base_margin=_base_margin(learner, objective),
         divisor=1,
         link=objective.link,
-        features=_features(learner, missing),
+        features=features,
         booster="XGBoost",
     )
 
@@ -172,11 +208,11 @@ def _base_margin(learner: Mapping[str, Any], objective: Objective) -> float:
     return float(margin[0])
 
 
-def _features(learner: Mapping[str, Any], missing: float) -> Features:
+def _features(learner: Mapping[str, Any], missing: float, whole_letters: bool) -> Features:
     count = int(learner["learner_model_param"]["num_feature"])
     names = tuple(learner.get("feature_names") or ())
     encoded = learner["gradient_booster"]["model"].get("cats", {}).get("enc", [])
-    categories = {i: values for i, entry in enumerate(encoded) if (values := _category_values(entry))}
+    categories = {i: values for i, entry in enumerate(encoded) if (values := _category_values(entry, whole_letters))}
     kinds = learner.get("feature_types") or ()
     return Features(
         count=count,
@@ -192,14 +228,21 @@ def _features(learner: Mapping[str, Any], missing: float) -> Features:
     )
 
 
-def _category_values(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def _category_values(entry: Mapping[str, Any], whole_letters: bool) -> tuple[Any, ...]:
     """Return the categories of one column, stored as strings end to end or as numbers; empty if they are not known."""
     values = np.asarray(entry["values"])
     if "offsets" not in entry:
         return tuple(values.tolist())
     raw, offsets = values.astype(np.int8).tobytes(), np.asarray(entry["offsets"]).tolist()
-    # XGBoost 3 counts letters and cuts bytes, so that others than ASCII are stored in pieces; their codes are right
-    return tuple(raw[a:b].decode() for a, b in itertools.pairwise(offsets)) if raw.isascii() else ()
+    # older versions count letters and cut bytes, so that others than ASCII are stored in pieces, and newer versions
+    # keep them as they are; their codes are right
+    if not whole_letters and not raw.isascii():
+        return ()
+    names = [raw[a:b] for a, b in itertools.pairwise(offsets)]
+    try:
+        return tuple(name.decode() for name in names)
+    except UnicodeDecodeError:
+        return ()
 
 
 def _training_spec(

@@ -254,7 +254,7 @@ def _round(rates: Rates, e: _Equations) -> Rates:
     best = e.error(rates)
 
     def fits(candidate: Rates) -> bool:
-        return e.error(candidate) <= 1.5 * best + 1e-9
+        return e.error(candidate) <= 1.5 * best + 0.2 * _NOISE  # the best fit has fitted some of the noise
 
     def shortest(candidates: Iterable[Rates]) -> Rates:
         return next((candidate for candidate in candidates if fits(candidate)), rates)
