@@ -54,6 +54,7 @@ def test_without_xgboost(booster, model, tmp_path):
     assert done.stdout.strip() == repr(model)
 
 
+@pytest.mark.filterwarnings("ignore:the model stopped early")
 def test_an_estimator(numeric, tmp_path):
     X, y = numeric
     own = xgb.XGBRegressor(n_estimators=30, early_stopping_rounds=2, learning_rate=1.0, n_jobs=1)

@@ -67,7 +67,8 @@ class _Parameters:
     live: Mapping[str, Any]
 
     def number(self, name: str, default: float) -> float:
-        rounded = float(self.text.get(name) or default)
+        own = self.live.get(name)  # LightGBM 4.0 does not write all parameters
+        rounded = float(self.text.get(name) or (own if isinstance(own, (int, float)) else default))
         if not np.isfinite(rounded):
             raise ValueError(f"parameter {name} is {rounded}")
         for alias in _ALIASES.get(name, ()):
