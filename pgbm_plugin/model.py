@@ -143,7 +143,15 @@ class ProbabilisticModel:
         forest = self.forest.with_features(features)
         return ProbabilisticModel(replace(self.state, forest=forest), device=self.device, n_jobs=self.n_jobs)
 
-    def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None, device: str | None = None) -> Any:
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        init_score: Any = None,
+        device: str | None = None,
+        sample_weight: Any = None,
+    ) -> Any:
         """Return what the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std).
 
         Parameters
@@ -156,9 +164,12 @@ class ProbabilisticModel:
             Score that each row starts from, for models trained with LightGBM's init_score or XGBoost's base_margin.
         device : str, optional
             Where to compute. Default: the model's own.
+        sample_weight : column, optional
+            Precision of each row: its variance is divided by the weight. Give 4 for the mean of four measurements if
+            training and `tune` saw single ones. The mean does not depend on it.
         """
         if return_std:
-            prediction, distribution = self._distributions(X, init_score, device)
+            prediction, distribution = self._distributions(X, init_score, device, sample_weight)
             return in_kind_of(X, prediction), in_kind_of(X, distribution.std())
         rows = self.read_rows(X, init_score, device)
         return in_kind_of(X, predict_mean(self.state, *rows, self.n_jobs))
@@ -172,6 +183,7 @@ class ProbabilisticModel:
         *,
         init_score: Any = None,
         dtype: Any = np.float64,
+        sample_weight: Any = None,
     ) -> Distribution:
         """Return a distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``...
 
@@ -191,38 +203,53 @@ class ProbabilisticModel:
         dtype : dtype
             float32 lets a GPU compute the variances in single precision, to about 1e-5, which is far faster on many
             GPUs. It does not change the means. Distributions are always in the memory of the CPU.
+        sample_weight : column, optional
+            Precision of each row, as in `predict`. Families whose variance follows from the mean, such as "poisson",
+            do not depend on it.
         """
         if dtype is not np.float64 and np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
         if not is_stream(X):
-            return self._distributions(X, init_score, device, distribution, rho, dtype)[1]
-        if init_score is not None:
-            raise TypeError("init_score belongs to one table: predict batch by batch, predict_dist(X, init_score=)")
+            return self._distributions(X, init_score, device, sample_weight, distribution, rho, dtype)[1]
+        for name, column in (("init_score", init_score), ("sample_weight", sample_weight)):
+            if column is not None:
+                raise TypeError(f"{name} belongs to one table: predict batch by batch, predict_dist(X, {name}=)")
         self.chosen.checked_family(distribution, rho, self.state.support)  # before a batch is read
         snapshot = ProbabilisticModel(self.state, device=self.device, n_jobs=self.n_jobs)  # this model may be tuned
         return snapshot._batches(X, device, distribution, rho, dtype)  # type: ignore[return-value]
 
-    def _batches(self, X: Any, *options: Any) -> Iterator[Distribution]:
+    def _batches(self, X: Any, device: str | None, *options: Any) -> Iterator[Distribution]:
         for name, rows, _ in unlabelled_stream(X, self.forest.features):
             with naming(name):
-                _, distribution = self._distributions(rows, None, *options)
+                _, distribution = self._distributions(rows, None, device, None, *options)
             yield distribution
 
-    def predict_var(self, X: Any, *, init_score: Any = None, device: str | None = None) -> Any:
+    def predict_var(
+        self, X: Any, *, init_score: Any = None, device: str | None = None, sample_weight: Any = None
+    ) -> Any:
         """Return the (n,) predictive variances; parameters as in `predict`."""
-        return in_kind_of(X, self._distributions(X, init_score, device)[1].var())
+        return in_kind_of(X, self._distributions(X, init_score, device, sample_weight)[1].var())
 
-    def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None, device: str | None = None) -> Any:
+    def predict_quantiles(
+        self, X: Any, q: ArrayLike, *, init_score: Any = None, device: str | None = None, sample_weight: Any = None
+    ) -> Any:
         """Return the (n, k) quantiles at k levels `q` in (0, 1); other parameters as in `predict`."""
         levels = np.atleast_1d(check_levels("q", q))
-        return in_kind_of(X, self._distributions(X, init_score, device)[1].ppf(levels))
+        return in_kind_of(X, self._distributions(X, init_score, device, sample_weight)[1].ppf(levels))
 
     def predict_interval(
-        self, X: Any, coverage: float = 0.9, *, init_score: Any = None, device: str | None = None
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        *,
+        init_score: Any = None,
+        device: str | None = None,
+        sample_weight: Any = None,
     ) -> Any:
         """Return the (n, 2) ends of the central intervals of this coverage; other parameters as in `predict`."""
         check_level("coverage", coverage)
-        return in_kind_of(X, np.stack(self._distributions(X, init_score, device)[1].interval(coverage), axis=1))
+        ends = self._distributions(X, init_score, device, sample_weight)[1].interval(coverage)
+        return in_kind_of(X, np.stack(ends, axis=1))
 
     def predict_columns(
         self,
@@ -234,7 +261,7 @@ class ProbabilisticModel:
         rho: float | None = None,
     ) -> dict[str, NDArray[np.float64]]:
         """Return columns: mean, which is the prediction, std, quantiles such as q05, ends such as lower90, upper90."""
-        return summary(*self._distributions(X, init_score, None, distribution, rho), quantiles, intervals)
+        return summary(*self._distributions(X, init_score, None, None, distribution, rho), quantiles, intervals)
 
     def predict_parquet(
         self,
@@ -284,10 +311,11 @@ class ProbabilisticModel:
         return read_unlabelled(self.state, X, init_score, self._device(device))
 
     def _distributions(
-        self, X: Any, init_score: Any, device: str | None, *options: Any
+        self, X: Any, init_score: Any, device: str | None, sample_weight: Any, *options: Any
     ) -> tuple[NDArray[Any], Distribution]:
         state = self.state  # once, as another thread may tune meanwhile
-        return predict_distributions(state, *self.read_rows(X, init_score, device), self.n_jobs, *options)
+        rows = self.read_rows(X, init_score, device)
+        return predict_distributions(state, *rows, sample_weight, self.n_jobs, *options)
 
     def _device(self, device: str | None) -> str:
         return self.device if device is None else check_device(device)
@@ -328,8 +356,11 @@ class ProbabilisticModel:
             "pgbm" is the paper's recursion. "boosted" is a log-variance boosted on the same trees, from the residuals
             of these rows and of those that ``wrap(..., variance=)`` saw; at most 262,144 rows are used. "auto" is the
             better of both, or a blend. Default: what `wrap` was told.
-        sample_weight, init_score : column, optional
-            Weights in the score, and scores that rows start from.
+        sample_weight : column, optional
+            How much each row counts: in the score, in the power map and in the shape of "empirical". A weight of 2 is
+            a row that comes twice.
+        init_score : column, optional
+            Score that each row starts from, as in `predict`.
         device : str, optional
             Where to compute. Default: the model's.
         progress : bool
@@ -354,7 +385,7 @@ class ProbabilisticModel:
         return result
 
     def conformalize(
-        self, X_cal: Any, y_cal: Any, *, init_score: Any = None, device: str | None = None
+        self, X_cal: Any, y_cal: Any, *, sample_weight: Any = None, init_score: Any = None, device: str | None = None
     ) -> ProbabilisticModel:
         """Make intervals and quantiles hold, by split-conformal calibration on rows that nothing else has seen.
 
@@ -366,18 +397,21 @@ class ProbabilisticModel:
         ----------
         X_cal, y_cal : table and column
             At least 2 rows that neither training nor `tune` saw, and their labels.
+        sample_weight : column, optional
+            How much each row counts, where a new row counts 1: a weight of 2 is a row that comes twice. If new rows
+            like this one are w times as frequent as in these rows, give w. The promise is then that of weighted
+            conformal prediction: it holds for new rows whose own weight is 1, if the weights are right.
         init_score : column, optional
             Score that each row starts from, as in `predict`.
         device : str, optional
             Where to compute. Default: the model's.
         """
         from .calibration.conformal import conformalize
-        from .calibration.held_out import read_held_out
 
         _check_table(X_cal)
-        raw, device = RawRows(X_cal, y_cal, init_score=init_score), self._device(device)
-        held_out = read_held_out(self.state, "conformalize", raw, "y_cal", 2, device, self.n_jobs)
-        self.state = replace(self.state, chosen=conformalize(self.state, held_out))
+        raw = RawRows(X_cal, y_cal, sample_weight, init_score)
+        chosen = conformalize(self.state, raw, self._device(device), self.n_jobs)
+        self.state = replace(self.state, chosen=chosen)
         return self
 
     def update(
@@ -400,9 +434,9 @@ class ProbabilisticModel:
         row reaches keep their spread.
 
         `default_rho` is computed anew from the number of rows, and so is `rho` if it was the default. What `tune` chose
-        stays, with its power
-        map rescaled: if all variances double, so do the calibrated ones. `conformalize` holds for the old spread only,
-        and must be called again. The certificate is that of all rows. If anything fails, the model is what it was.
+        stays, with its power map rescaled: if all variances double, so do the calibrated ones. `conformalize` holds for
+        the old spread only, and must be called again. The certificate is that of all rows. If anything fails, the model
+        is what it was.
 
         Parameters
         ----------
@@ -456,7 +490,7 @@ class ProbabilisticModel:
 
     def __repr__(self) -> str:
         objective = self.spec.objective.name if self.spec.objective else "custom"
-        identity = self.calibration == Calibration()
+        identity = self.calibration.b == self.calibration.c == 1.0
         calibration = "" if identity else f"\n  calibration:  {self.state.describe_calibration()}"
         decayed = "" if self.moments.freedom is None else " (effective, after decay)"
         return (

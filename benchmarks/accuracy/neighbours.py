@@ -113,7 +113,8 @@ def choose(residual: Array, table: Array) -> tuple[int, float, Calibration]:
             continue
         floor = float(variance[variance > 0].min())
         variance = np.maximum(variance, floor)
-        calibration = fit_map(residual, np.ones_like(residual), variance, weight, "crps")
+        typical = float(np.exp(np.log(variance).mean()))
+        calibration = fit_map(residual, np.ones_like(residual), variance, typical, weight, "crps")
         score = float(Normal.from_moments(np.zeros_like(residual), calibration(variance)).crps(residual).mean())
         found.append((score, column, floor, calibration))
     if not found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,33 +16,41 @@ from .boosted_scale import MAX_ROWS, held_out_scale
 from .tune_result import TuneResult
 from .validation import Validation
 
-# Shares of the recursion's log-variance. A finer grid is no better, because noise decides between close shares.
+# Shares of the recursion's log-variance, and of the held-out steps. A finer grid is no better, because noise decides
+# between close shares.
 _SHARES = (0.0, 0.5, 1.0)
 
-FamiliesOf = Callable[[Validation, Validation, float], TuneResult]
-"""A function that scores families on all rows and on those of the search, at one correlation."""
+FamiliesOf = Callable[[Validation, float], TuneResult]
+"""A function that scores families at one correlation."""
+
+
+class _Scaled(NamedTuple):
+    """A scale, and the (n,) log-variances of the validation rows under it, which may be cross-fitted."""
+
+    scale: LogScale
+    log_variance: Array
 
 
 def blended(
     validation: Validation,
-    sample: Validation,
     pgbm: TuneResult,
     training: LogScale | None,
     *,
     recursion: bool,
     families_of: FamiliesOf,
-    n_jobs: int | None,
-) -> tuple[LogScale, TuneResult]:
+) -> tuple[LogScale | None, TuneResult]:
     """Return a boosted scale, and the families that score best with it.
 
     The base is the scale of the training rows, or one spread for all rows if there is none. With `recursion`, the
     paper's recursion, or the mean of both in logarithms, becomes the base if it scores better under a power map. Steps
-    from the held-out residuals are then added to the base. Rows are scored by models that have not seen them.
+    from the held-out residuals are then added to the base, or half of each step, or none: they may be noise, for
+    instance if the residuals depend on something that no tree has split on. Rows are scored by models that have not
+    seen them. With `recursion`, the result is `pgbm` and no scale if that scores better.
 
     Parameters
     ----------
-    validation, sample : Validation
-        All held-out rows, and those that the search uses.
+    validation : Validation
+        The held-out rows.
     pgbm : TuneResult
         The result of the search with the recursion alone.
     training : LogScale or None
@@ -51,62 +60,69 @@ def blended(
     families_of : callable
         Scores families, see `FamiliesOf`.
     """
-    if len(validation.y) > MAX_ROWS:
-        validation = sample = validation.some(MAX_ROWS)
-    rho = pgbm.best.rho
-    share, base, log_base = _base(validation, rho, training, _SHARES if recursion else (0.0,), n_jobs)
+    validation, best = validation.some(MAX_ROWS), pgbm.best
+    at_best = validation.variances(np.array([best.rho]))[0]
+    share, base = _base(validation, at_best, training, _SHARES if recursion else (0.0,))
     squared = ((validation.y - validation.margins.prediction) / validation.margins.link_slope()) ** 2
     rows = validation.margins.forest, validation.rows, squared, validation.weight
-    scale, log_variance = held_out_scale(*rows, base, log_base, n_jobs)
-    fixed = _with_variance(validation, np.exp(log_variance))
-    searched = fixed if sample is validation else fixed.at(sample.index)
-    boosted = families_of(fixed, searched, rho)
-    shown = {name: getattr(pgbm, name) for name in ("rho", "distributions", "scores", "calibrations")}
-    return scale, replace(boosted, **shown, before=pgbm.before, constant=pgbm.constant, variance="boosted", share=share)
+    stepped = _Scaled(*held_out_scale(*rows, *base, validation.n_jobs))
+    _, (scale, log_variance) = _best_mean(validation, base, stepped, _SHARES)
+    boosted = families_of(validation.with_variance(np.exp(log_variance)), best.rho)
+    if recursion and validation.score(best.distribution, at_best, best.calibration) < boosted.best.score:
+        return None, pgbm
+    common = np.isin(pgbm.distributions, boosted.distributions)
+    return scale, replace(
+        pgbm,
+        rows=boosted.rows,
+        distributions=tuple(np.array(pgbm.distributions)[common].tolist()),
+        scores=pgbm.scores[common],
+        candidates=boosted.candidates,
+        failed=boosted.failed,
+        residuals=boosted.residuals,
+        variance="boosted",
+        share=share,
+    )
 
 
 def _base(
-    validation: Validation, rho: float, training: LogScale | None, shares: tuple[float, ...], n_jobs: int | None
-) -> tuple[float, LogScale, Array]:
-    """Return the best share of the recursion, the scale with this share, and the rows' log-variances under it."""
+    validation: Validation, variance: Array, training: LogScale | None, shares: tuple[float, ...]
+) -> tuple[float, _Scaled]:
+    """Return the best share of the recursion, and the scale with this share."""
     forest, leaves = validation.margins.forest, validation.margins.forest.n_leaves
-    recursion = LogScale(np.zeros(leaves), 0.0, 1.0, validation.floor)
-    log_recursion = np.log(np.maximum(validation.variances(np.array([rho]))[0], validation.floor))
-    boosted, log_boosted = LogScale(np.zeros(leaves), 0.0, 0.0, validation.floor), np.zeros(len(validation.y))
+    floor = Calibration().with_floor(validation.typical(variance)).floor
+    recursion = _Scaled(LogScale(np.zeros(leaves), 0.0, 1.0, floor), np.log(np.maximum(variance, floor)))
+    boosted = _Scaled(LogScale(np.zeros(leaves), 0.0, 0.0, floor), np.zeros(len(validation.y)))
     if training is not None:
-        boosted = replace(training, floor=validation.floor)
-        log_boosted = training.start + leaf_sums(forest, validation.rows, training.step, n_jobs)
-    (boosted, log_boosted), (recursion, log_recursion) = (
-        _mapped(scale, log_variance, validation.fit_map(np.exp(log_variance), flat=not np.ptp(log_variance)))
-        for scale, log_variance in ((boosted, log_boosted), (recursion, log_recursion))
-    )
-    candidates = []
-    for share in shares:
-        log_variance = share * log_recursion + (1.0 - share) * log_boosted
-        variance = np.exp(log_variance)
-        score = validation.score("normal", variance, validation.fit_map(variance))
-        candidates.append((score, share, log_variance))
-    _, share, log_variance = min(candidates, key=lambda candidate: candidate[0])
-    return share, _between(boosted, recursion, share), log_variance
+        steps = leaf_sums(forest, validation.rows, training.step, validation.n_jobs)
+        boosted = _Scaled(replace(training, floor=floor), training.start + steps)
+    return _best_mean(validation, _mapped(validation, boosted), _mapped(validation, recursion), shares)
 
 
-def _mapped(scale: LogScale, log_variance: Array, calibration: Calibration) -> tuple[LogScale, Array]:
-    """Return a scale and its log-variances with a power map on top."""
+def _mapped(validation: Validation, scaled: _Scaled) -> _Scaled:
+    """Return a scale with its best power map on top."""
+    (scale, log_variance), flat = scaled, not np.ptp(scaled.log_variance)
+    calibration = validation.fit_map(np.exp(log_variance), flat=flat)
     b, log_c = calibration.b, float(np.log(calibration.c))
-    return scale.mapped(b, log_c), b * log_variance + log_c
+    return _Scaled(scale.mapped(b, log_c), b * log_variance + log_c)
 
 
-def _between(a: LogScale, b: LogScale, share: float) -> LogScale:
+def _best_mean(validation: Validation, a: _Scaled, b: _Scaled, shares: tuple[float, ...]) -> tuple[float, _Scaled]:
+    """Return the share of `b` that scores best under a power map, and the mean of `a` and `b` with this share."""
+
+    def score(share: float) -> float:
+        variance = np.exp(_mean(a, b, share).log_variance)
+        return validation.score("normal", variance, validation.fit_map(variance))
+
+    share = min(shares, key=score)
+    return share, _mean(a, b, share)
+
+
+def _mean(a: _Scaled, b: _Scaled, share: float) -> _Scaled:
     """Return the mean of two scales in logarithms, with this share of `b` and the rest of `a`."""
-    return replace(
-        a,
-        step=(1.0 - share) * a.step + share * b.step,
-        start=(1.0 - share) * a.start + share * b.start,
-        power=(1.0 - share) * a.power + share * b.power,
-    )
 
+    def mean(x: Any, y: Any) -> Any:
+        return (1.0 - share) * x + share * y
 
-def _with_variance(validation: Validation, variance: Array) -> Validation:
-    """Return the rows with a variance that does not depend on a correlation."""
-    margins = replace(validation.margins, variance=variance)
-    return replace(validation, margins=margins, variances=lambda rho: np.repeat(variance[None], len(rho), axis=0))
+    names = ("step", "start", "power")
+    scale = replace(a.scale, **{name: mean(getattr(a.scale, name), getattr(b.scale, name)) for name in names})
+    return _Scaled(scale, mean(a.log_variance, b.log_variance))

@@ -7,17 +7,23 @@ from dataclasses import replace
 from ..errors import warn
 from ..predict.chosen import Chosen, ConformalScores, hash_labels
 from ..predict.state import ModelState
-from .held_out import HeldOut
+from ..tables.labelled import RawRows
+from .held_out import read_held_out
 
 
-def conformalize(state: ModelState, held_out: HeldOut) -> Chosen:
+def conformalize(state: ModelState, raw: RawRows, device: str, n_jobs: int | None) -> Chosen:
     """Return the settings with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
-    chosen = state.chosen
+    held_out = read_held_out(state, "conformalize", raw, "y_cal", 2, device, n_jobs)
+    chosen, calibration = state.chosen, state.floored_calibration()
     if hash_labels(held_out.y) == chosen.tuned_on:
         warn("tune has seen these rows, so coverage is not guaranteed: give conformalize rows of its own")
-    before = chosen.conformal
-    family = chosen.distribution if before is None or chosen.distribution != "conformal" else before.family
-    margins = held_out.margins.floored(state.variance_floor)
-    residuals, _ = margins.standardised_residuals(held_out.y, chosen.calibration)
-    scores = ConformalScores(residuals, state.support, chosen.rho, chosen.calibration, family)
-    return replace(chosen, distribution="conformal", residuals=residuals, conformal=scores)
+    residuals, _ = held_out.margins.standardised_residuals(held_out.y, calibration)
+    return replace(
+        chosen,
+        distribution="conformal",
+        calibration=calibration,
+        residuals=residuals,
+        residual_weight=held_out.weight,
+        conformal=ConformalScores(len(residuals), chosen.rho, calibration),
+        around=chosen.around if chosen.distribution == "conformal" else chosen.distribution,
+    )

@@ -8,13 +8,22 @@ from typing import Literal
 import numpy as np
 
 from ..arrays import Array
-from ..predict.power_map import MAX_B, Calibration
+from ..predict.power_map import FLOOR, MAX_B, Calibration
+
+_LOG_FLOOR = 2.0 * math.log(FLOOR)
 
 
 def fit_map(
-    residual: Array, slope: Array, variance: Array, weight: Array, metric: Literal["crps", "nll"], *, flat: bool = False
+    residual: Array,
+    slope: Array,
+    variance: Array,
+    typical: float,
+    weight: Array,
+    metric: Literal["crps", "nll"],
+    *,
+    flat: bool = False,
 ) -> Calibration:
-    """Return the power map with the best score of a normal distribution.
+    """Return the power map with the best score of a normal distribution, with the floor of a typical row.
 
     Newton's method is used in (log c, b), and a step is halved until the score improves.
 
@@ -26,6 +35,8 @@ def fit_map(
         Derivative of the response by the margin: the response's standard deviation is slope times the margin's.
     variance : (n,) float array
         Variance of the margin.
+    typical : float
+        Variance of a typical row.
     weight : (n,) float array
         Weights that sum to 1.
     metric : {"crps", "nll"}
@@ -33,14 +44,14 @@ def fit_map(
     flat : bool
         Whether all rows get one variance, b = 0.
     """
-    positive = variance > 0
-    if not positive.any() or not np.any(residual):
-        return Calibration()
-    log_v = np.log(np.where(positive, variance, variance[positive].min()))
-    centre = float(weight @ log_v)
-    x = np.zeros_like(log_v) if flat else log_v - centre
+    if not typical > 0.0 or not np.any(residual):
+        return Calibration().with_floor(typical)
+    centre = math.log(typical)
+    # a row below the floor counts as one on the floor
+    x = np.zeros_like(variance) if flat else np.log(np.maximum(variance, np.finfo(float).tiny)) - centre
     z2_unit = (residual / slope) ** 2
-    p = np.array([math.log(max(float(weight @ (z2_unit * np.exp(-x))), 1e-300)), 0.0 if flat else 1.0])
+    start = float(weight @ (z2_unit * np.exp(-np.maximum(x, _LOG_FLOOR))))
+    p = np.array([math.log(max(start, 1e-300)), 0.0 if flat else 1.0])
     value, gradient, hessian = _score(p, x, z2_unit, slope, weight, metric)
     for _ in range(30):
         # if the score is not convex, a ridge makes the step go downhill
@@ -60,14 +71,20 @@ def fit_map(
         if moved < 1e-6 or gain <= 1e-10 * abs(value):
             break
     b = 0.0 if flat else float(p[1])
-    return Calibration(b, float(np.exp(p[0] - b * centre)))
+    return Calibration(b, float(np.exp(p[0] - b * centre))).with_floor(typical)
 
 
 def _score(p: Array, x: Array, z2_unit: Array, slope: Array, weight: Array, metric: str) -> tuple[float, Array, Array]:
-    """Return the mean score of a normal with log variance p[0] + p[1] x, and its gradient and hessian in p."""
+    """Return the mean score of a normal with log variance p[0] + p[1] x, and its gradient and hessian in p.
+
+    The log variance is at least p[0] + _LOG_FLOOR, where it does not depend on p[1].
+    """
     from scipy.special import ndtr
 
-    log_var = p[0] + p[1] * x
+    steps = p[1] * x
+    floored = steps < _LOG_FLOOR
+    log_var = p[0] + np.where(floored, _LOG_FLOOR, steps)
+    x = np.where(floored, 0.0, x)
     z2 = z2_unit * np.exp(-log_var)
     if metric == "nll":
         value, first, second = 0.5 * (log_var + z2), 0.5 * (1.0 - z2), 0.5 * z2

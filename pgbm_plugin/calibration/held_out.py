@@ -14,7 +14,7 @@ from ..predict.predictions import predict_margins, read_unlabelled
 from ..predict.response import Margins
 from ..predict.state import ModelState
 from ..routes.choose import choose_route
-from ..tables.columns import read_labels
+from ..tables.columns import read_labels, read_weights
 from ..tables.in_memory import in_memory
 from ..tables.labelled import RawRows
 from ..tables.rows import Rows
@@ -28,11 +28,12 @@ _TREES = 3
 
 
 class HeldOut(NamedTuple):
-    """Labelled rows that training should not have seen, and their margins."""
+    """Labelled rows that training should not have seen, and their margins; n rows of a positive weight."""
 
     rows: Rows
-    y: Array
+    y: Array  # (n,) outcomes
     margins: Margins
+    weight: Array | None  # (n,) importance of each row; None if all count equally
 
 
 def read_held_out(
@@ -62,21 +63,30 @@ def read_held_out(
     raw = RawRows(*map(in_memory, vars(raw).values()))
     _check_aligned(method, raw.X, raw.y)
     rows, init_score = read_unlabelled(state, raw.X, raw.init_score, device)
-    if len(rows) < at_least:
-        raise ValueError(f"{method} needs at least {at_least} rows, it got {len(rows)}")
     y = read_labels(y_name, raw.y, len(rows))
+    weight = read_weights("sample_weight", raw.sample_weight, len(rows))
+    n = len(rows) if weight is None else np.count_nonzero(weight)
+    if n < at_least:
+        kind = "rows" if weight is None else "rows with a positive weight"
+        raise ValueError(f"{method} needs at least {at_least} {kind}, it got {n}")
     if state.spec.objective is not None:
         state.spec.objective.check_labels(y)
-    if state.certificate.status != "held-out" and are_wrapped_rows(state.forest, state.moments, rows):
-        warn(
-            "wrap has seen these rows: residuals of training rows are too small, and the predicted spread would be, "
-            f"too; give {method} held-out rows"
-        )
+    if are_wrapped_rows(state.forest, state.moments, rows):
+        if state.certificate.status != "held-out":
+            warn(
+                "wrap has seen these rows: residuals of training rows are too small, and the predicted spread would "
+                f"be, too; give {method} held-out rows"
+            )
+        elif method == "conformalize":
+            warn("wrap has seen these rows, so coverage is not guaranteed: give conformalize rows of its own")
     scale = None if recursion else state.chosen.scale
     margins = predict_margins(state, rows, init_score, state.chosen.rho, scale, n_jobs)
     if init_score is not None or not state.spec.own_starts:  # otherwise the user was warned of a missing init_score
         check_centred(method, y, margins.prediction)
-    return HeldOut(rows, y, margins)
+    if weight is None or n == len(rows):
+        return HeldOut(rows, y, margins, weight)
+    used = np.flatnonzero(weight)
+    return HeldOut(rows.sample(used), y[used], margins.take(used), weight[used])
 
 
 def are_wrapped_rows(forest: Forest, moments: LeafMoments, rows: Rows) -> bool:

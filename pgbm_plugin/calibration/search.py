@@ -21,11 +21,12 @@ from .validation import Validation
 
 # The best correlations in the paper are 0.02 to 0.07. Large ones matter for models with few trees.
 DEFAULT_RHO = np.round(np.concatenate([np.linspace(-0.1, 0.1, 31), np.geomspace(0.12, 0.9, 9)]), 4)
+# The search uses at most so many rows. Its candidates are scored on all rows, and the best map is fitted to all rows.
+SEARCH_ROWS = 2000
 
 
 def search(
     validation: Validation,
-    sample: Validation,
     default_rho: float,
     *,
     names: Sequence[str],
@@ -35,10 +36,11 @@ def search(
 ) -> TuneResult:
     """Score all families on a grid of correlations, refine each around its best one, and compare them on all rows.
 
-    The scores on the grid and the refinement use `sample`, which may be a part of the rows.
+    The scores on the grid and the refinement use `SEARCH_ROWS` of the rows.
     """
+    sample = validation.some(SEARCH_ROWS)
     table = sample.variances(grid)
-    maps = tuple(sample.fit_map(row) if calibrate else Calibration() for row in table)
+    maps = _maps(sample, table, calibrate)
     refinement = _Refinement(sample, grid, calibrate)
     scores, refined, failed = {}, [], {}
     with progress_bar(len(names), "families", progress) as advance:
@@ -56,6 +58,7 @@ def search(
     if not candidates:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise ValueError(f"no distribution fits the validation rows ({reasons})")
+    scores = {name: row for name, row in scores.items() if name not in failed}  # some may fail on all rows only
 
     at_best, at_default = validation.variances(np.array([candidates[0].rho, default_rho]))
     if calibrate and sample is not validation:
@@ -71,10 +74,17 @@ def search(
         calibrations=maps,
         candidates=tuple(candidates),
         failed=failed,
-        before=_normal(validation, default_rho, at_default, Calibration()),
-        constant=_normal(validation, default_rho, at_default, one_spread),
-        residuals=validation.residuals(at_best, best.calibration)[0],
+        before=Candidate("normal", default_rho, Calibration(), _score(validation, "normal", at_default, Calibration())),
+        constant=Candidate("normal", default_rho, one_spread, _score(validation, "normal", at_default, one_spread)),
+        residuals=validation.residuals(at_best, best.calibration),
     )
+
+
+def _maps(rows: Validation, table: Array, calibrate: bool) -> tuple[Calibration, ...]:
+    """Return the power map for each line of variances; without `calibrate`, it has only a floor."""
+    if calibrate:
+        return tuple(rows.fit_map(line) for line in table)
+    return tuple(Calibration().with_floor(rows.typical(line)) for line in table)
 
 
 def _rescored(validation: Validation, refined: list[Candidate], failed: dict[str, str]) -> Iterator[Candidate]:
@@ -89,12 +99,12 @@ def _rescored(validation: Validation, refined: list[Candidate], failed: dict[str
             yield replace(candidate, score=score)
 
 
-def _normal(validation: Validation, rho: float, variance: Array, calibration: Calibration) -> Candidate:
+def _score(rows: Validation, name: str, variance: Array, calibration: Calibration) -> float:
+    """Return the score of a family; infinity if it does not fit, or if a row without variance has no density."""
     try:
-        score = validation.score("normal", variance, calibration)
-    except ValueError:  # a row without variance has an infinite log likelihood
-        score = np.inf
-    return Candidate("normal", rho, calibration, score)
+        return rows.score(name, variance, calibration)
+    except ValueError:
+        return np.inf
 
 
 def families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
@@ -128,38 +138,37 @@ class _Refinement:
     sample: Validation
     grid: Array
     calibrate: bool
-    around: dict[int, tuple[Array, Array, list[Calibration]]] = field(default_factory=dict)
+    around: dict[int, tuple[Array, Array, tuple[Calibration, ...]]] = field(default_factory=dict)
 
     def refine(self, best: Candidate, k: int, variance: Array) -> Candidate:
         """Return the candidate with the best correlation near grid point k, and with the family's best power map."""
         if len(self.grid) > 1:
             for rho, row, calibration in zip(*self._between_neighbours(k), strict=True):
-                score = self._score(best.distribution, row, calibration)
+                score = _score(self.sample, best.distribution, row, calibration)
                 if score < best.score:
                     best, variance = Candidate(best.distribution, float(rho), calibration, score), row
         return self.polish(best, variance) if self.calibrate else best
 
-    def _between_neighbours(self, k: int) -> tuple[Array, Array, list[Calibration]]:
+    def _between_neighbours(self, k: int) -> tuple[Array, Array, tuple[Calibration, ...]]:
         if k not in self.around:
             rho = np.linspace(self.grid[max(k - 1, 0)], self.grid[min(k + 1, len(self.grid) - 1)], 9)
             table = self.sample.variances(rho)
-            maps = [self.sample.fit_map(row) if self.calibrate else Calibration() for row in table]
-            self.around[k] = rho, table, maps
+            self.around[k] = rho, table, _maps(self.sample, table, self.calibrate)
         return self.around[k]
 
     def polish(self, best: Candidate, variance: Array) -> Candidate:
         """Return the candidate with the power map that is best for its family, instead of for a normal."""
-        # the map is parametrised at the median log-variance, where factor and exponent hardly depend on each other
-        positive = variance[variance > 0]
-        middle = float(np.median(np.log(positive))) if len(positive) else 0.0
+        # the map is parametrised at a typical log-variance, where factor and exponent hardly depend on each other
+        typical = self.sample.typical(variance)
+        middle = np.log(typical) if typical > 0.0 else 0.0
 
         def calibration(x: Array) -> Calibration:
-            return Calibration(float(x[1]), float(np.exp(x[0] - x[1] * middle)))
+            return Calibration(float(x[1]), float(np.exp(x[0] - x[1] * middle))).with_floor(typical)
 
         start = np.array([np.log(best.calibration.c) + best.calibration.b * middle, best.calibration.b])
         lean = -0.2 if start[1] > MAX_B / 2 else 0.2
         optimum = minimize(
-            lambda x: self._score(best.distribution, variance, calibration(x)),
+            lambda x: _score(self.sample, best.distribution, variance, calibration(x)),
             start,
             method="Nelder-Mead",
             bounds=[(start[0] - 3.0, start[0] + 3.0), (0.0, MAX_B)],
@@ -168,9 +177,3 @@ class _Refinement:
         if not optimum.fun < best.score:
             return best
         return replace(best, calibration=calibration(optimum.x), score=float(optimum.fun))
-
-    def _score(self, name: str, variance: Array, calibration: Calibration) -> float:
-        try:
-            return self.sample.score(name, variance, calibration)
-        except ValueError:
-            return np.inf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +11,12 @@ from numpy.typing import ArrayLike
 from ..checks import Variance, check_variance
 from ..predict.chosen import Chosen, hash_labels
 from ..predict.state import ModelState
-from ..tables.columns import read_weights
 from ..tables.labelled import RawRows
 from .blend import blended
 from .held_out import read_held_out
 from .search import families, rho_grid, search
 from .tune_result import TuneResult
-from .validation import MIN_ROWS, validation_rows
+from .validation import MIN_ROWS, Validation
 
 
 def tune(
@@ -42,23 +40,31 @@ def tune(
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
     held_out = read_held_out(state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, recursion=True)
-    weight = read_weights("sample_weight", raw.sample_weight, len(held_out.rows))
+    if not np.any(held_out.margins.variance > 0):
+        raise ValueError(
+            "there is no variance to tune: every leaf that these rows reach held one row, or equal labels; train with "
+            "more rows per leaf, or wrap held-out rows"
+        )
+    weight = np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
     positive = distributions is not None or state.predicts_positive()
-    everything, sample = validation_rows(
-        held_out, weight, score, state.variance_floor, state.weights.sd, positive, n_jobs
-    )
+    validation = Validation(*held_out[:3], weight / weight.sum(), score, positive, state.weights.sd, n_jobs)
     options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
-    result, scale = search(everything, sample, state.default_rho, grid=grid, **options), None
+    result, scale = search(validation, state.default_rho, grid=grid, **options), None
     if source != "pgbm":
         scale, result = blended(
-            everything,
-            sample,
+            validation,
             result,
             state.training_scale,
             recursion=source == "auto",
-            families_of=lambda all_, some, rho: search(all_, some, rho, grid=np.array([rho]), **options),
-            n_jobs=n_jobs,
+            families_of=lambda rows, rho: search(rows, rho, grid=np.array([rho]), **options),
         )
-    best = result.best
-    chosen = Chosen(best.rho, best.distribution, best.calibration, result.residuals, tuned_on=hash_labels(held_out.y))
-    return replace(chosen, scale=scale), result
+    chosen = Chosen(
+        result.best.rho,
+        result.best.distribution,
+        result.best.calibration,
+        result.residuals,
+        tuned_on=hash_labels(held_out.y),
+        scale=scale,
+        residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
+    )
+    return chosen, result

@@ -36,7 +36,7 @@ class TuneResult:
     distributions : tuple of str
         The F families that could be scored.
     scores : (F, R) float array
-        Mean score of each family at each correlation, with the power map of a normal.
+        Mean score of each family at each correlation, with the power map of a normal, on at most 2,000 of the rows.
     calibrations : tuple of Calibration
         The R power maps that `scores` were computed with.
     candidates : tuple of Candidate
@@ -50,7 +50,8 @@ class TuneResult:
     residuals : (rows,) float array
         (y - mean) / std under the best candidate: the shape of the empirical family.
     variance : {"pgbm", "boosted"}
-        Source of the candidates' variance. `scores` always belong to the recursion.
+        Source of the candidates' variance. `scores` always belong to the recursion. With ``variance="auto"`` it is
+        "pgbm" if the recursion alone scored better than any boosted scale.
     share : float
         Share of the recursion in the boosted scale's base: 0, 1/2 or 1.
     """
@@ -85,6 +86,7 @@ class TuneResult:
                 "rho": np.tile(self.rho, len(self.distributions)),
                 "b": [m.b for m in maps],
                 "c": [m.c for m in maps],
+                "floor": [m.floor for m in maps],
                 self.metric: self.scores.ravel(),
             }
         )

@@ -2,65 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arrays import Array
 from ..distributions import Discrete, Empirical, family
 from ..distributions.base import Positive
-from ..predict.power_map import Calibration
+from ..predict.power_map import NO_SPREAD, Calibration
 from ..predict.recursion import variances
 from ..predict.response import Margins
 from ..tables.rows import Rows, some_rows
 from .fit_map import fit_map
-from .held_out import HeldOut
 
 Score = Literal["crps", "nll"]
 
 # With fewer rows, two parameters would be fitted to noise.
 MIN_ROWS = 6
-# The search uses at most so many rows. Its candidates are scored on all rows, and the best map is fitted to all rows.
-SEARCH_ROWS = 2000
 # All larger floats are whole numbers.
 _COUNTABLE = 2.0**53
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Validation:
     """Validation rows; n of them."""
 
-    margins: Margins  # their variance is replaced for each correlation
+    rows: Rows
     y: Array  # (n,) outcomes
+    margins: Margins  # their variance is replaced for each correlation
     weight: Array  # (n,) weights that sum to 1
     metric: Score
-    floor: float  # the smallest variance of a margin that residuals are divided by
-    variances: Callable[[Array], Array]  # sends the rows through the trees: (k,) correlations -> (k, n) variances
     positive: bool  # whether families that need a positive mean are tried
-    rows: Rows
-    index: NDArray[np.int64]  # (n,) positions of the rows in the original table, in rising order
+    leaf_sd: Array | None  # (L,) deviations of the recursion; None if the variance does not depend on a correlation
+    n_jobs: int | None
 
-    def at(self, index: NDArray[np.int64]) -> Validation:
-        """Select rows by their position in the original table."""
-        here = np.searchsorted(self.index, index)
-        rows = self.rows if len(here) == len(self.index) else self.rows.sample(here)
-        weight = self.weight[here]
-        return replace(
-            self,
-            margins=self.margins.take(here),
-            y=self.y[here],
-            weight=weight / weight.sum(),
-            variances=lambda rho: self.variances(rho)[:, here],
-            rows=rows,
-            index=index,
-        )
+    def some(self, most: int) -> Validation:
+        """Return at most `most` of the rows, a random sample that is the same every time."""
+        if len(self.y) <= most:
+            return self
+        at = some_rows(len(self.y), most)
+        weight = self.weight[at] / self.weight[at].sum()
+        return replace(self, rows=self.rows.sample(at), y=self.y[at], margins=self.margins.take(at), weight=weight)
 
-    def some(self, rows: int) -> Validation:
-        """Return at most `rows` of the rows, a random sample that is the same every time."""
-        return self.at(self.index[some_rows(len(self.index), rows)])
+    def with_variance(self, variance: Array) -> Validation:
+        """Return the rows with a variance that does not depend on a correlation."""
+        return replace(self, margins=replace(self.margins, variance=variance), leaf_sd=None)
+
+    def variances(self, rho: Array) -> Array:
+        """Return the (k, n) variances of the margins under each of k correlations, in one pass through the trees."""
+        if self.leaf_sd is None:
+            return np.repeat(self.margins.variance[None], len(rho), axis=0)
+        return variances(self.margins.forest, self.rows, self.leaf_sd, rho, self.n_jobs)
+
+    def typical(self, variance: Array) -> float:
+        """Return the geometric mean of variances; rows without spread do not count."""
+        spread = variance > NO_SPREAD * float(self.weight @ variance)
+        weight = self.weight[spread]
+        return float(np.exp(weight @ np.log(variance[spread]) / weight.sum())) if spread.any() else 0.0
 
     def score(self, name: str, variance: Array, calibration: Calibration) -> float:
         """Return the mean score of a family with these variances of the margin; ValueError if it does not fit."""
@@ -73,7 +72,7 @@ class Validation:
         if issubclass(cls, Empirical):
             if self.metric == "nll":
                 raise ValueError("it has no density")
-            values = _left_out_crps(*self.residuals(variance, calibration))
+            values = _left_out_crps(*margins.standardised_residuals(self.y, calibration), self.weight)
         else:
             distribution = margins.distribution(cls, calibration, **options)
             values = distribution.crps(self.y) if self.metric == "crps" else distribution.nll(self.y)
@@ -86,64 +85,27 @@ class Validation:
             )
         return float(values @ self.weight)
 
-    def residuals(self, variance: Array, calibration: Calibration) -> tuple[Array, Array]:
-        """Return the standardised residuals (y - mean) / std, and the std."""
-        margins = replace(self.margins, variance=variance).floored(self.floor)
-        return margins.standardised_residuals(self.y, calibration)
+    def residuals(self, variance: Array, calibration: Calibration) -> Array:
+        """Return the standardised residuals (y - mean) / std."""
+        return replace(self.margins, variance=variance).standardised_residuals(self.y, calibration)[0]
 
     def fit_map(self, variance: Array, flat: bool = False) -> Calibration:
-        """Return the power map with the best score of a normal."""
-        residual = self.y - self.margins.prediction
-        return fit_map(residual, self.margins.link_slope(), variance, self.weight, self.metric, flat=flat)
+        """Return the power map with the best score of a normal, and its floor."""
+        residual, typical = self.y - self.margins.prediction, self.typical(variance)
+        return fit_map(residual, self.margins.link_slope(), variance, typical, self.weight, self.metric, flat=flat)
 
 
-def validation_rows(
-    held_out: HeldOut,
-    weight: Array | None,
-    metric: Score,
-    floor: float,
-    leaf_sd: Array,
-    positive: bool,
-    n_jobs: int | None,
-) -> tuple[Validation, Validation]:
-    """Return all rows with a positive weight, and those of them that the search uses."""
-    rows, y, margins = held_out
-    if not np.any(margins.variance > 0):
-        raise ValueError(
-            "there is no variance to tune: every leaf that these rows reach held one row, or equal labels; train with "
-            "more rows per leaf, or wrap held-out rows"
-        )
-    weight = np.ones(len(rows)) if weight is None else weight
-    used = np.flatnonzero(weight)
-    if len(used) < MIN_ROWS:
-        raise ValueError(f"tune needs at least {MIN_ROWS} rows with a positive weight, it got {len(used)}")
+def _left_out_crps(residual: Array, std: Array, weight: Array) -> Array:
+    """Return the (n,) CRPS (continuous ranked probability score) of each row under the residuals of all other rows.
 
-    def validation(index: NDArray[np.int64]) -> Validation:
-        part = rows if len(index) == len(rows) else rows.sample(index)
-        w = weight[index]
-        return Validation(
-            margins.take(index),
-            y[index],
-            w / w.sum(),
-            metric,
-            floor,
-            lambda rho: variances(margins.forest, part, leaf_sd, rho, n_jobs),
-            positive,
-            part,
-            index,
-        )
-
-    everything = validation(used)
-    if len(used) <= SEARCH_ROWS:
-        return everything, everything
-    return everything, validation(used[some_rows(len(used), SEARCH_ROWS)])
-
-
-def _left_out_crps(residual: Array, std: Array) -> Array:
-    """Return the (n,) CRPS (continuous ranked probability score) of each row under the residuals of all other rows."""
-    r, m = np.sort(residual), len(residual)
-    sums = np.concatenate([[0.0], np.cumsum(r)])
+    The weights sum to 1, and so does the distance of a residual to all others after division by `rest`.
+    """
+    order = np.argsort(residual, kind="stable")
+    r, w = residual[order], weight[order]
+    below = np.concatenate([[0.0], np.cumsum(w)])  # weight of the residuals before each rank
+    sums = np.concatenate([[0.0], np.cumsum(w * r)])
     k = np.searchsorted(r, residual, side="right")
-    distance = residual * (2.0 * k - m) - 2.0 * sums[k] + sums[m]
-    spread = 0.5 * (distance.sum() - 2.0 * distance) / (m - 1) ** 2
-    return std * (distance / (m - 1) - spread)
+    distance = residual * (2.0 * below[k] - below[-1]) - 2.0 * sums[k] + sums[-1]
+    rest = 1.0 - weight
+    spread = 0.5 * (weight @ distance - 2.0 * weight * distance) / rest**2
+    return std * (distance / rest - spread)

@@ -88,7 +88,7 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "tuned": chosen.tuned,
         "calibration": vars(model.calibration),
         "calibration_effect": model.state.describe_calibration(),
-        "conformal": None if scores is None else {"rows": len(scores.residuals), "family": scores.family},
+        "conformal": None if scores is None else {"rows": scores.rows, "family": chosen.around},
         "certificate": vars(model.certificate),
     }
 

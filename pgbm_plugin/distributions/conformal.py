@@ -9,13 +9,15 @@ from ..checks import check_level
 from ..errors import warn
 from .empirical import Empirical
 
+_EPS = float(np.finfo(np.float64).eps)
+
 
 class Conformal(Empirical):
     """Split-conformal distribution: loc + scale R, where R are the residuals (y - mean) / std of m calibration rows.
 
     Its quantiles are quantiles of the residuals, rounded outwards: a level q < 1/2 takes the residual of rank
     floor((m + 1) q), a level q >= 1/2 that of rank ceil((m + 1) q). A rank below 1 or above m gives an infinite
-    quantile and a warning.
+    quantile and a warning. With weights, a residual counts as often as its weight says, and m is their sum.
 
     An interval then holds at least its coverage, for any model, if the new row is exchangeable with the calibration
     rows: if any order of these m + 1 rows is equally likely, so is each of the m + 1 ranks of the new residual.
@@ -33,14 +35,21 @@ class Conformal(Empirical):
         return ends[:, 0], ends[:, 1]
 
     def _ppf(self, q: Array, loc: Array, scale: Array) -> Array:
-        m = len(self.residuals)
-        exact = (m + 1) * q  # if it is a whole number, rounding must not change the rank
-        rank = np.where(q < 0.5, np.floor(exact + 1e-9), np.ceil(exact - 1e-9)).astype(np.int64)
+        m, up_to, lower = len(self.residuals), self._weight_up_to, q < 0.5
+        total = float(up_to[-1])
+        exact = (total + 1.0) * q  # if it is a whole number, rounding must not change the rank
+        from_below = np.searchsorted(up_to, exact - 1.0 + 1e-9, side="right")
+        rank = np.where(lower, from_below, np.searchsorted(up_to, exact - 1e-9))
         if np.any((rank < 1) | (rank > m)):
+            rows = f"{m} calibration rows" + (f" of total weight {total:.6g}" if self.weights is not None else "")
             warn(
-                f"{m} calibration rows are too few for some of these levels, whose quantiles are infinite: call "
-                f"conformalize with more rows, or ask for levels from 1/{m + 1} to {m}/{m + 1}, which is a coverage of "
-                f"at most {m - 1}/{m + 1}"
+                f"{rows} are too few for some of these levels, whose quantiles are infinite: call conformalize with "
+                f"more rows, or ask for levels from 1/{total + 1:.10g} to {total:.10g}/{total + 1:.10g}, which is a "
+                f"coverage of at most {total - 1:.10g}/{total + 1:.10g}"
             )
-        padded = np.concatenate([[-np.inf], self.residuals, [np.inf]])
-        return self._outcome(padded[np.clip(rank, 0, m + 1)], loc, scale)
+        residual = np.concatenate([[-np.inf], self.residuals, [np.inf]])[rank]
+        end = self._outcome(residual, loc, scale)
+        # an outcome with this very residual lies at the end, but for rounding: it must not be left out
+        slack = _EPS * (2.0 * np.abs(scale * residual) + np.abs(end))
+        outwards = np.maximum(end + np.where(lower, -slack, slack), self.lower)
+        return np.where(end > self.lower, outwards, end)

@@ -9,13 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import Array
 from .base import Distribution
+from .per_row import read_only
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 class Empirical(Distribution):
-    """Empirical distribution: loc + scale R, where R is one of m observed residuals, all equally likely.
+    """Empirical distribution: loc + scale R, where R is one of m observed residuals, equally likely unless weighted.
 
     It assumes no shape. If the residuals do not have mean 0 and variance 1, they also correct the mean and the
     spread. It has quantiles, samples and a continuous ranked probability score (CRPS), but no density.
@@ -24,6 +25,8 @@ class Empirical(Distribution):
     ----------
     residuals : array-like of shape (m,)
         Residuals (y - mean) / std of the rows that `tune` or `conformalize` saw.
+    weights : array-like of shape (m,), optional
+        Positive weights of the residuals, to which their probabilities are proportional. Default: all are equal.
     lower : float, optional
         Smallest possible outcome; outcomes that would be smaller become this one. Default: no bound.
     point : array-like of shape (n,), optional
@@ -36,13 +39,26 @@ class Empirical(Distribution):
     needs_residuals = True
 
     def __init__(
-        self, *, residuals: ArrayLike, lower: float = -np.inf, point: ArrayLike | None = None, **params: ArrayLike
+        self,
+        *,
+        residuals: ArrayLike,
+        weights: ArrayLike | None = None,
+        lower: float = -np.inf,
+        point: ArrayLike | None = None,
+        **params: ArrayLike,
     ):
         super().__init__(point=point, **params)
-        self.residuals = np.sort(np.asarray(residuals, np.float64))
-        if self.residuals.ndim != 1 or len(self.residuals) < 2 or not np.all(np.isfinite(self.residuals)):
+        residuals = np.asarray(residuals, np.float64)
+        if residuals.ndim != 1 or len(residuals) < 2 or not np.all(np.isfinite(residuals)):
             raise ValueError(f"{self.name} needs at least two finite residuals")
-        self.residuals.flags.writeable = False
+        self.residuals, self.weights = np.sort(residuals), None
+        if weights is not None:
+            weights = np.asarray(weights, np.float64)
+            if weights.shape != residuals.shape or not np.all((weights > 0.0) & np.isfinite(weights)):
+                raise ValueError(f"{self.name} needs a positive, finite weight for each residual")
+            order = np.argsort(residuals, kind="stable")
+            self.residuals, self.weights = residuals[order], read_only(weights[order])
+        self.residuals = read_only(self.residuals)
         self.lower = float(lower)
 
     @classmethod
@@ -62,10 +78,10 @@ class Empirical(Distribution):
         return {"loc": mean, "scale": np.sqrt(variance)}
 
     def _moments(self, loc: Array, scale: Array) -> tuple[Array, Array]:
-        r, m, k = self.residuals, len(self.residuals), self._count_on_lower(loc, scale)
-        sums, squares = _running_sum(r), _running_sum(r * r)
-        share, low = k / m, np.where(k > 0, self.lower, 0.0)
-        first, second = (sums[m] - sums[k]) / m, (squares[m] - squares[k]) / m
+        r, up_to, k = self.residuals, self._weight_up_to, self._count_on_lower(loc, scale)
+        sums, squares = self._weighted_sums(r), self._weighted_sums(r * r)
+        share, low = up_to[k] / up_to[-1], np.where(k > 0, self.lower, 0.0)
+        first, second = (sums[-1] - sums[k]) / up_to[-1], (squares[-1] - squares[k]) / up_to[-1]
         mean = low * share + loc * (1.0 - share) + scale * first
         # moments around the mean, so that no digits cancel
         shift = loc - mean
@@ -77,39 +93,50 @@ class Empirical(Distribution):
 
     def _cdf(self, x: Array, loc: Array, scale: Array) -> Array:
         below = np.maximum(self._count_at_most((x - loc) / scale), self._count_on_lower(loc, scale))
-        return np.where(x < self.lower, 0.0, below / len(self.residuals))
+        return np.where(x < self.lower, 0.0, self._weight_up_to[below] / self._weight_up_to[-1])
 
     def _ppf(self, q: Array, loc: Array, scale: Array) -> Array:
-        m = len(self.residuals)
-        # if q * m is a whole number, rounding must not raise the rank by 1
-        rank = np.ceil(q * m - 1e-9).astype(np.int64) - 1
+        m, up_to = len(self.residuals), self._weight_up_to
+        # if q reaches a residual's weight exactly, rounding must not raise the rank by 1
+        rank = np.searchsorted(up_to, q * up_to[-1] - 1e-9 * up_to[-1] / m) - 1
         return self._outcome(self.residuals[np.clip(rank, 0, m - 1)], loc, scale)
 
     def _rvs(self, rng: np.random.Generator, shape: tuple[int, ...], loc: Array, scale: Array) -> Array:
-        return self._outcome(rng.choice(self.residuals, shape), loc, scale)
+        share = None if self.weights is None else self.weights / self.weights.sum()
+        return self._outcome(rng.choice(self.residuals, shape, p=share), loc, scale)
 
     def _crps(self, y: Array, loc: Array, scale: Array) -> Array:
         """Return E|Y - y| - E|Y - Y'| / 2, with Y' a copy of Y, from cumulative sums of sorted residuals."""
-        r, m = self.residuals, len(self.residuals)
-        on_lower = self._count_on_lower(loc, scale)
-        low = np.where(on_lower > 0, self.lower, 0.0)
+        r, up_to, on_lower = self.residuals, self._weight_up_to, self._count_on_lower(loc, scale)
+        total, low = up_to[-1], np.where(on_lower > 0, self.lower, 0.0)
         k = np.maximum(self._count_at_most((y - loc) / scale), on_lower)  # count of outcomes <= y, for y >= lower
-        sums = _running_sum(r)
+        sums = self._weighted_sums(r)
 
         def sum_between(a: Any, b: Any) -> Array:
-            """Return the sum of the outcomes of ranks a + 1 to b."""
-            return loc * (b - a) + scale * (sums[b] - sums[a])
+            """Return the weighted sum of the outcomes of ranks a + 1 to b."""
+            return loc * (up_to[b] - up_to[a]) + scale * (sums[b] - sums[a])
 
-        below, above = low * on_lower + sum_between(on_lower, k), sum_between(k, m)
-        distance = np.where(y < self.lower, below + above - y * m, above - below + y * (2.0 * k - m))
-        rank_weight = 2.0 * np.arange(1.0, m + 1.0) - m - 1.0
-        weights, weighted = _running_sum(rank_weight), _running_sum(rank_weight * r)
-        spread = low * weights[on_lower] - loc * weights[on_lower] + scale * (weighted[m] - weighted[on_lower])
-        return distance / m - spread / m**2
+        below, above = low * up_to[on_lower] + sum_between(on_lower, k), sum_between(k, -1)
+        distance = np.where(y < self.lower, below + above - y * total, above - below + y * (2.0 * up_to[k] - total))
+        rank = up_to[1:] + up_to[:-1] - total  # weight of smaller residuals, less that of larger ones
+        ranks, weighted = self._weighted_sums(rank), self._weighted_sums(rank * r)
+        spread = low * ranks[on_lower] - loc * ranks[on_lower] + scale * (weighted[-1] - weighted[on_lower])
+        return distance / total - spread / total**2
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.residuals.flags.writeable = False
+        for array in (self.residuals, self.weights):
+            if array is not None:
+                array.flags.writeable = False
+
+    @property
+    def _weight_up_to(self) -> Array:
+        """Return the (m + 1,) weights of all residuals before each rank; of all of them at the end."""
+        return np.arange(len(self.residuals) + 1.0) if self.weights is None else _running_sum(self.weights)
+
+    def _weighted_sums(self, values: Array) -> Array:
+        """Return the (m + 1,) running sums of values of the residuals, times their weights."""
+        return _running_sum(values if self.weights is None else self.weights * values)
 
     def _count_at_most(self, z: Array) -> Any:
         """Count the residuals <= z."""

@@ -73,11 +73,3 @@ def paper_leaf_values(forest: Forest, spec: TrainingSpec, weights: LeafWeights) 
 def typical_variance(forest: Forest, moments: LeafMoments, weights: LeafWeights) -> float:
     """Return the average variance over the rows of the moments, at rho = 0."""
     return float(forest.n_trees * np.average(weights.sd**2, weights=moments.mass))
-
-
-def variance_floor(forest: Forest, moments: LeafMoments, weights: LeafWeights) -> float:
-    """Return a millionth of the typical variance, as a floor for rows that reach only leaves with a single row.
-
-    It depends on the wrapped rows alone, so that calibration rows and new rows stay exchangeable.
-    """
-    return float(max(1e-6 * typical_variance(forest, moments, weights), np.finfo(float).tiny))

@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConformalScores:
-    """Residuals of the calibration rows, from which conformal quantiles are computed."""
+    """What the residuals of the calibration rows were computed with: they are not valid for anything else."""
 
-    residuals: Array  # (m,) the (y - mean) / std of the calibration rows
-    lower: float  # outcomes cannot lie below this
-    rho: float  # correlation that the std was computed with; the residuals are not valid for another
-    calibration: Calibration  # power map that the std was computed with
-    family: str  # the family that was set before
+    rows: int
+    rho: float
+    calibration: Calibration
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,18 @@ class Chosen:
     calibration : Calibration
         Power map on the variance.
     residuals : (m,) float array or None
-        (y - mean) / std of held-out rows, the shape of "empirical"; None before `tune`.
+        (y - mean) / std of the held-out rows of `tune`, or later of `conformalize`; None before. "empirical" and
+        "conformal" are made of them.
+    residual_weight : (m,) float array or None
+        Weights of these rows; None if all count equally.
     conformal : ConformalScores or None
-        Residuals for conformal quantiles; None before `conformalize`.
+        What the residuals are conformal scores of; None before `conformalize`.
     tuned_on : bytes or None
         Hash of the labels that `tune` saw, see `hash_labels`; None before `tune`.
     scale : LogScale or None
         A boosted scale that replaces the recursion's variance.
+    around : str
+        The family that `conformalize` found, and replaced by "conformal".
     """
 
     rho: float
@@ -58,6 +61,8 @@ class Chosen:
     conformal: ConformalScores | None = None
     tuned_on: bytes | None = None
     scale: LogScale | None = None
+    residual_weight: Array | None = None
+    around: str = "normal"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", check_rho(self.rho))
@@ -113,19 +118,15 @@ class Chosen:
                 raise ValueError("there are no conformal scores, or update removed them: call model.conformalize first")
             if (scores.rho, scores.calibration) != (rho, self.calibration):
                 raise ValueError("rho or calibration changed after conformalize: call model.conformalize again")
-            return rho, cls, {"residuals": scores.residuals, "lower": scores.lower}
         if self.residuals is None:
             raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
-        return rho, cls, {"residuals": self.residuals, "lower": support}
+        return rho, cls, {"residuals": self.residuals, "weights": self.residual_weight, "lower": support}
 
     def __str__(self) -> str:
-        boosted = "" if self.scale is None else "boosted "
+        text = f"{self.distribution}, {'tuned,' if self.tuned else 'untuned'}"
         if self.distribution == "conformal" and self.conformal is not None:
-            rows, around = len(self.conformal.residuals), self.conformal.family
-            return f"{self.distribution} on {rows} rows around {around}" + (f", {boosted}variance" if boosted else "")
-        if not self.tuned:
-            return f"{self.distribution}, untuned" + (f" {boosted}variance" if boosted else "")
-        return f"{self.distribution}, tuned" + (f", {boosted}variance" if boosted else "")
+            text = f"conformal on {self.conformal.rows} rows around {self.around},"
+        return text.rstrip(",") if self.scale is None else f"{text} boosted variance"
 
 
 def hash_labels(y: Array) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,18 +63,33 @@ def predict_distributions(
     state: ModelState,
     rows: Rows,
     init_score: Array | None,
+    sample_weight: Any,
     n_jobs: int | None,
     distribution: str | None = None,
     rho: float | None = None,
     dtype: Any = np.float64,
 ) -> tuple[AnyArray, Distribution]:
-    """Return the (n,) predictions with the booster's bits, and the distributions around them."""
+    """Return the (n,) predictions with the booster's bits, and the distributions around them.
+
+    `sample_weight` is None, or a column that the calibrated variances are divided by.
+    """
     chosen: Chosen = state.chosen
     rho, family, options = chosen.checked_family(distribution, rho, state.support)
+    precision = _read_precision(sample_weight, len(rows))
+    if precision is not None and family.name == "conformal":
+        warn("conformalize assumed rows of precision 1: with sample_weight, the coverage is not guaranteed")
     predicted = predict_margins(state, rows, init_score, rho, chosen.scale, n_jobs, dtype)
-    if family.needs_residuals:
-        predicted = predicted.floored(state.variance_floor)
+    if precision is not None:
+        predicted = replace(predicted, precision=precision)
     return predicted.prediction, predicted.distribution(family, chosen.calibration, **options)
+
+
+def _read_precision(values: Any, n: int) -> Array | None:
+    """Return the n weights that variances are divided by, or None for None; refuse any that is not positive."""
+    weights = read_column("sample_weight", values, n)
+    if weights is not None and np.any(weights <= 0.0):
+        raise ValueError("sample_weight of a prediction must be positive: the variance is divided by it")
+    return weights
 
 
 def check_init_score(state: ModelState, init_score: Any) -> None:

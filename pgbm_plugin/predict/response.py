@@ -25,16 +25,13 @@ class Margins:
     margin: AnyArray  # (n,) margins, in the booster's precision
     prediction: AnyArray  # (n,) responses, with the booster's bits
     variance: Array  # (n,) variances of the margins
+    precision: Array | None = None  # (n,) what the calibrated variances are divided by
 
     def take(self, index: NDArray[np.int64]) -> Margins:
         """Return the rows at these positions."""
         return replace(
             self, margin=self.margin[index], prediction=self.prediction[index], variance=self.variance[index]
         )
-
-    def floored(self, floor: float) -> Margins:
-        """Return the margins with variances raised to at least `floor`."""
-        return replace(self, variance=np.maximum(self.variance, floor))
 
     def response_variance(self, calibration: Calibration, lognormal: bool = False) -> Array:
         """Return the (n,) calibrated variances of the response.
@@ -44,6 +41,8 @@ class Margins:
         4 s^2 sigma^2 + 2 sigma^4, which is positive even at s = 0.
         """
         variance = calibration(self.variance)
+        if self.precision is not None:
+            variance = variance / self.precision
         if self.forest.link == IDENTITY:
             return variance
         if self.forest.link == LOG:

@@ -13,12 +13,13 @@ from ..arrays import AnyArray
 from ..checks import Variance
 from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
-from ..leaves.weights import LeafWeights, leaf_weights, paper_leaf_values, variance_floor
+from ..leaves.weights import LeafWeights, leaf_weights, paper_leaf_values
 from ..trees.forest import Forest
 from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
 from .chosen import Chosen
 from .log_scale import LogScale
+from .power_map import NO_SPREAD, Calibration
 from .recursion import recursion
 
 Mean = Literal["booster", "pgbm"]
@@ -59,35 +60,44 @@ class ModelState:
             return self.forest.leaf_value
         return paper_leaf_values(self.forest, self.spec, self.weights)
 
-    @cached_property
-    def variance_floor(self) -> float:
-        """Return the smallest variance of a margin that residuals are divided by."""
-        return variance_floor(self.forest, self.moments, self.weights)
-
     @property
     def support(self) -> float:
         """Return the lower bound of outcomes: 0 under a log link, else -inf."""
         return 0.0 if self.forest.link == LOG else -np.inf
 
-    def typical_std(self) -> tuple[float, float] | None:
-        """Return the standard deviation of a typical margin before and after calibration; None for a boosted scale.
+    def typical_variance(self) -> float:
+        """Return the variance of a typical margin before calibration.
 
-        A typical row reaches the leaves of each tree as often as the rows that `wrap` saw.
+        It depends on the rows that `wrap` and `tune` saw alone, so that calibration rows and new rows stay
+        exchangeable. Per tree it is the geometric mean over the rows that `wrap` saw: a few rows with a large spread
+        hardly change it. Rows in leaves without spread do not count.
         """
+        mass, square, trees = self.moments.mass, self.weights.sd**2, self.forest.leaf_start[:-1]
+
+        def per_tree(per_leaf: AnyArray) -> AnyArray:
+            return np.add.reduceat(mass * per_leaf, trees) / np.add.reduceat(mass, trees)
+
+        spread = square > NO_SPREAD * per_tree(square)[self.forest.tree_of_leaf()]
+        share = per_tree(spread)
+        logarithm = per_tree(np.log(np.where(spread, square, 1.0))) / np.where(share > 0.0, share, 1.0)
+        variance = recursion(np.sqrt(share * np.exp(logarithm)), self.chosen.rho)[-1]
         if self.chosen.scale is not None:
-            return None
-        mass, trees = self.moments.mass, self.forest.leaf_start[:-1]
-        squares = np.add.reduceat(mass * self.weights.sd**2, trees) / np.add.reduceat(mass, trees)
-        variance = recursion(np.sqrt(squares), self.chosen.rho)[-1:]
-        return float(np.sqrt(variance[0])), float(np.sqrt(self.chosen.calibration(variance)[0]))
+            variance = self.chosen.scale(variance, per_tree(self.chosen.scale.step).sum())
+        return float(variance)
+
+    def floored_calibration(self) -> Calibration:
+        """Return the chosen map with a floor: its own if it has one, else that of a typical row."""
+        calibration = self.chosen.calibration
+        return calibration if calibration.floor else calibration.with_floor(self.typical_variance())
 
     def describe_calibration(self) -> str:
         """Return in words what calibration does to a typical row, and the power map behind it."""
         power_map = f"variance -> {self.chosen.calibration}"
-        typical = self.typical_std()
-        if typical is None:
+        if self.chosen.scale is not None:
             return f"boosted {power_map}"
-        before, after = (f"{float(f'{std:.3g}'):,g}" for std in typical)
+        typical = np.array([self.typical_variance()])
+        pair = np.sqrt([typical[0], self.chosen.calibration(typical)[0]])
+        before, after = (f"{float(f'{std:.3g}'):,g}" for std in pair)
         return f"typical std{' of the logarithm' if self.forest.link == LOG else ''} {before} -> {after} ({power_map})"
 
     def predicts_positive(self) -> bool:

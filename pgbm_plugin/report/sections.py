@@ -10,7 +10,6 @@ import numpy as np
 from .. import plot
 from ..plot.calibration_plots import draw_coverages, draw_pit
 from ..plot.model_plots import draw_growth
-from ..predict.power_map import Calibration
 from . import words
 from .figures import figure
 from .findings import Findings, Score
@@ -206,7 +205,7 @@ def trees(model: ProbabilisticModel, f: Findings, tuning: TuneResult | None) -> 
 def about(model: ProbabilisticModel) -> str:
     """Return the facts about the model."""
     forest, certificate = model.forest, model.certificate
-    conformal, identity = model.chosen.conformal, model.calibration == Calibration()
+    conformal, identity = model.chosen.conformal, model.calibration.b == model.calibration.c == 1.0
     pairs = [
         ("booster", forest.booster),
         ("objective", model.spec.objective.name if model.spec.objective else "custom"),
@@ -222,7 +221,7 @@ def about(model: ProbabilisticModel) -> str:
         ("calibration", "none" if identity else model.state.describe_calibration()),
         (
             "conformal",
-            "no" if conformal is None else f"on {len(conformal.residuals):,} rows, around {conformal.family}",
+            "no" if conformal is None else f"on {conformal.rows:,} rows, around {model.chosen.around}",
         ),
         ("certificate", str(certificate)),
     ]

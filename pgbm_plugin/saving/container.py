@@ -4,8 +4,9 @@ A file is eight bytes with the length of the header, the header, then the bytes 
 it is code and nothing is compressed, so no array can be larger than the file. A zip file stores names, sizes and
 checksums twice, and a hostile one can make the two disagree.
 
-In the header, only "__metadata__" is ours: {"format", "version", "written_by", "sha256", "model"}. "model" is JSON
-inside a string, because safetensors allows only strings there. The checksum covers "model" and all arrays.
+In the header, only "__metadata__" is ours: {"format", "version", "sha256", "written_by", "model"}. "model" is JSON
+inside a string, because safetensors allows only strings there. The checksum is that of the whole file, with 64 zeros
+in its own place, right after the version. In files of version 1 it covers only "model" and all arrays.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from numpy.typing import NDArray
 
 from ..boosters import booster_of_file
 
-FORMAT, VERSION = "pgbm_plugin", 1
+FORMAT, VERSION = "pgbm_plugin", 2
 
 # Every file begins with this, after the length.
 _BEGINNING = b'{"__metadata__":{"format":"pgbm_plugin",'
+# Files with a checksum of the whole go on with this, and then with the checksum.
+_BEFORE_CHECKSUM = _BEGINNING + b'"version":"2","sha256":"'
+_NO_CHECKSUM = "0" * 64
 
 # The limit of safetensors itself. Only names of columns and categories can make a header long.
 _MAX_HEADER = 100_000_000
@@ -52,9 +56,9 @@ def pack(arrays: Mapping[str, NDArray[Any]], model: Mapping[str, Any], written_b
     little = {name: array.astype(array.dtype.newbyteorder("<"), copy=False) for name, array in arrays.items()}
     # wide numbers first, so that each array is aligned
     little = dict(sorted(little.items(), key=lambda item: -item[1].itemsize))
-    data, text = b"".join(array.tobytes() for array in little.values()), _to_json(model)
-    about = {"format": FORMAT, "version": str(VERSION), "written_by": written_by}
-    header: dict[str, Any] = {"__metadata__": {**about, "sha256": _digest(text, data), "model": text}}
+    data = b"".join(array.tobytes() for array in little.values())
+    about = {"format": FORMAT, "version": str(VERSION), "sha256": _NO_CHECKSUM, "written_by": written_by}
+    header: dict[str, Any] = {"__metadata__": {**about, "model": _to_json(model)}}
     end = 0
     for name, array in little.items():
         begin, end = end, end + array.nbytes
@@ -63,11 +67,13 @@ def pack(arrays: Mapping[str, NDArray[Any]], model: Mapping[str, Any], written_b
     raw += b" " * (-len(raw) % 8)
     if len(raw) > _MAX_HEADER:
         raise ValueError(f"the names of columns and categories take {len(raw)} bytes, more than {_MAX_HEADER}")
-    return struct.pack("<Q", len(raw)) + raw + data
+    raw = struct.pack("<Q", len(raw)) + raw
+    at = 8 + len(_BEFORE_CHECKSUM)
+    return raw[:at] + _whole_digest(raw, data).encode() + raw[at + len(_NO_CHECKSUM) :] + data
 
 
-def unpack(file: BinaryIO, size: int) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays and the JSON of a file of `size` bytes; ValueError if it is damaged.
+def unpack(file: BinaryIO, size: int) -> tuple[dict[str, NDArray[Any]], dict[str, Any], int]:
+    """Return the arrays, the JSON and the version of a file of `size` bytes; ValueError if it is damaged.
 
     The sizes of the arrays are checked against the size of the file before anything but the header is read. The
     meaning of arrays and JSON is checked by `layout`.
@@ -79,7 +85,8 @@ def unpack(file: BinaryIO, size: int) -> tuple[dict[str, NDArray[Any]], dict[str
         raise ValueError(f"it is not a model saved by pgbm_plugin{_guess(head + beginning)}")
     if not len(_BEGINNING) < length <= min(_MAX_HEADER, size - 8):
         raise ValueError(f"it is cut off or damaged: {size} bytes, of which the header should take {length}")
-    header = _from_json(beginning + file.read(length - len(beginning)))
+    raw_header = beginning + file.read(length - len(beginning))
+    header = _from_json(raw_header)
     about = _checked_metadata(header.pop("__metadata__") if isinstance(header, dict) else None)
     layout = {name: _entry(name, entry) for name, entry in header.items()}
     end = 8 + length
@@ -89,8 +96,8 @@ def unpack(file: BinaryIO, size: int) -> tuple[dict[str, NDArray[Any]], dict[str
         end += n * dtype.itemsize
     if end != size:
         raise ValueError(f"it is cut off or damaged: it has {size} bytes, and its arrays end at {end}")
-    data = file.read()
-    if _digest(about["model"], data) != about["sha256"]:
+    data, version = file.read(), int(about["version"])
+    if about["sha256"] != (_whole_digest(head + raw_header, data) if version > 1 else _digest(about["model"], data)):
         raise ValueError("it is damaged: its checksum differs")
     model = _from_json(about["model"])
     if not isinstance(model, dict):
@@ -101,7 +108,7 @@ def unpack(file: BinaryIO, size: int) -> tuple[dict[str, NDArray[Any]], dict[str
         if dtype.kind == "b" and np.any(raw > 1):
             raise ValueError(f"array {name!r} holds bytes other than 0 and 1")
         arrays[name] = raw.astype(dtype.newbyteorder("="))
-    return arrays, model
+    return arrays, model, version
 
 
 def _checked_metadata(about: Any) -> dict[str, str]:
@@ -135,7 +142,18 @@ def _entry(name: str, entry: Any) -> tuple[np.dtype[Any], int, int]:
     return DTYPES[kind], shape[0], offsets[0]
 
 
+def _whole_digest(beginning: bytes, data: bytes) -> str:
+    """Return the checksum of a file of two parts, whatever checksum it has."""
+    if not beginning[8:].startswith(_BEFORE_CHECKSUM):
+        raise ValueError("its header is damaged: the checksum is not in its place")
+    at = 8 + len(_BEFORE_CHECKSUM)
+    digest = hashlib.sha256(beginning[:at] + _NO_CHECKSUM.encode() + beginning[at + len(_NO_CHECKSUM) :])
+    digest.update(data)
+    return digest.hexdigest()
+
+
 def _digest(text: str, data: bytes) -> str:
+    """Return the checksum of files of version 1."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
     digest.update(data)
     return digest.hexdigest()

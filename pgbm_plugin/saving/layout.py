@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..boosters import booster_named
 from ..leaves.certificate import Status
+from ..leaves.moments import LeafMoments
 from ..predict.power_map import MAX_B
 from ..trees.objectives import IDENTITY, LOG, SIGNED_SQRT
 from .container import DTYPES
@@ -38,6 +40,7 @@ _RULES: dict[str, Callable[[NDArray[Any]], Any]] = {
     "any": lambda array: True,
     "finite": np.isfinite,
     "finite and not negative": lambda array: np.isfinite(array) & (array >= 0),
+    "positive and below 1e60": lambda array: (array > 0) & (array < 1e60),
 }
 
 
@@ -125,6 +128,17 @@ TREE_ARRAYS = {
     "nodes.flags": StoredArray("U8", "splits"),
 }
 
+
+def _moments_arrays() -> dict[str, StoredArray]:
+    """Return the arrays of moments: one that has a default may be absent."""
+    arrays = {}
+    for field in fields(LeafMoments)[1:]:
+        rule = "finite" if field.name in ("g_mean", "h_mean", "gh") else "finite and not negative"
+        dtypes = "I64 F64" if field.name == "count" else "F64"
+        arrays[f"moments.{field.name}"] = StoredArray(dtypes, "leaves", 0, rule, field.default is not MISSING)
+    return arrays
+
+
 ARRAYS = {
     "spec.alpha": StoredArray("F64", "trees", rule="finite"),
     "spec.alpha_error": StoredArray("F64", "trees"),
@@ -134,15 +148,7 @@ ARRAYS = {
     "spec.folded": StoredArray("BOOL", "trees"),
     "spec.leaf_count": StoredArray("I64", "leaves", rule="finite and not negative", optional=True),
     "spec.leaf_cover": StoredArray("F64", "leaves"),
-    "moments.count": StoredArray("I64 F64", "leaves", rule="finite and not negative"),
-    "moments.g_mean": StoredArray("F64", "leaves", rule="finite"),
-    "moments.h_mean": StoredArray("F64", "leaves", rule="finite"),
-    "moments.gg": StoredArray("F64", "leaves", rule="finite and not negative"),
-    "moments.hh": StoredArray("F64", "leaves", rule="finite and not negative"),
-    "moments.gh": StoredArray("F64", "leaves", rule="finite"),
-    "moments.weight": StoredArray("F64", "leaves", rule="finite and not negative", optional=True),
-    "moments.freedom": StoredArray("F64", "leaves", rule="finite and not negative", optional=True),
-    "moments.effective": StoredArray("F64", "leaves", rule="finite and not negative", optional=True),
+    **_moments_arrays(),
     # stored although they follow from the moments: the last bits of powers differ between machines
     "weights.mu": StoredArray("F64", "leaves", rule="finite"),
     "weights.variance": StoredArray("F64", "leaves", rule="finite and not negative"),
@@ -150,6 +156,7 @@ ARRAYS = {
     "scale.step": StoredArray("F64", "leaves", rule="finite", optional=True),
     "training_scale.step": StoredArray("F64", "leaves", rule="finite", optional=True),
     "settings.residuals": StoredArray("F64", "residuals", rule="finite", optional=True),
+    "settings.residual_weight": StoredArray("F64", "residuals", rule="positive and below 1e60", optional=True),
 }
 
 # Stored in place of the trees, if the trees are kept in a booster's own model.
@@ -193,9 +200,9 @@ SCALARS: dict[str, dict[str, Kind]] = {
     "objective": {"name": _text, "code": _whole, "value": _number, "coupled": _flag},
     "moments": {"rows": _rows},
     "certificate": {"status": _choice(*get_args(Status)), "error": _number, "tolerance": _real, "sentence": _text},
-    "settings": {"rho": _real, "distribution": _text, "tuned_on": _optional(_digest)},
-    "calibration": {"b": _real, "c": _real},
-    "conformal": {"lower": _number, "rho": _real, "b": _real, "c": _real, "family": _text},
+    "settings": {"rho": _real, "distribution": _text, "tuned_on": _optional(_digest), "around": _text},
+    "calibration": {"b": _real, "c": _real, "floor": _real},
+    "conformal": {"rho": _real, "b": _real, "c": _real, "floor": _real},
     "scale": _SCALE,
     "training_scale": {**_SCALE, "power": _choice(0.0)},  # made of residuals alone
     "model": {"mean": _choice("booster", "pgbm"), "variance": _choice("pgbm", "boosted", "auto"), "default_rho": _real},

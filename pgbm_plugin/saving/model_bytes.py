@@ -27,6 +27,7 @@ from ..version import __version__
 from ..writing import check_place, write_atomically
 from .container import pack, unpack
 from .layout import ARRAYS, DIGESTS, SCALARS, TREE_ARRAYS, TREE_SCALARS, check_arrays, check_scalars
+from .version_1 import complete_version_1, with_floor_of_version_1
 
 # Larger standard deviations or variances could overflow in the formulas of a distribution.
 _MAX_SD, _MAX_VARIANCE = 1e70, 1e140
@@ -86,7 +87,8 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
         if part in owners:
             owner = owners[part]
             header[part] = owner and {field: _writable(getattr(owner, field)) for field in kinds}
-    header["objective"], header["conformal"] = _objective_entries(state.spec.objective), _conformal_entries(chosen)
+    header["objective"], scores = _objective_entries(state.spec.objective), chosen.conformal
+    header["conformal"] = scores and {"rho": scores.rho, **vars(scores.calibration)}
     return pack(arrays, header, f"pgbm_plugin {__version__}")
 
 
@@ -95,8 +97,12 @@ def from_bytes(content: bytes, forest: Forest | None = None) -> ModelState:
     return _build(*unpack(io.BytesIO(content), len(content)), forest)
 
 
-def _build(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], forest: Forest | None = None) -> ModelState:
+def _build(
+    arrays: Mapping[str, NDArray[Any]], header: dict[str, Any], version: int, forest: Forest | None = None
+) -> ModelState:
     """Check what a file holds, and build a model from it."""
+    if version == 1:
+        complete_version_1(header)
     table = (DIGESTS if forest else TREE_ARRAYS) | ARRAYS
     parts = check_scalars(header, SCALARS if forest else TREE_SCALARS | SCALARS)
     check_arrays(arrays, table)
@@ -120,6 +126,8 @@ def _build(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], forest
     _check_moments(parts["moments"])
     with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` refuses what overflows
         state = _state(parts, forest)
+        if version == 1:
+            state = with_floor_of_version_1(state)
         _check_range(state)
     return state
 
@@ -192,20 +200,6 @@ def _objective(entries: Mapping[str, Any] | None, forest: Forest) -> Objective |
     return objective
 
 
-def _conformal_entries(chosen: Chosen) -> dict[str, Any] | None:
-    """Return the entries of conformal scores, except the residuals, which are stored as an array."""
-    scores = chosen.conformal
-    if scores is None:
-        return None
-    return {
-        "lower": scores.lower,
-        "rho": scores.rho,
-        "b": scores.calibration.b,
-        "c": scores.calibration.c,
-        "family": scores.family,
-    }
-
-
 def _chosen(parts: Mapping[str, Any]) -> Chosen:
     from ..distributions import family  # needs scipy, which `import pgbm_plugin` does not load
 
@@ -216,13 +210,14 @@ def _chosen(parts: Mapping[str, Any]) -> Chosen:
         raise ValueError(
             f"{error}; a family of your own must be registered first: distributions.register(cls)"
         ) from None
+    if residuals is None and parts["settings"]["residual_weight"] is not None:
+        raise ValueError("it has weights of residuals, but no residuals")
     if residuals is not None and len(residuals) < 2:
         raise ValueError("it has fewer than two residuals")
     if conformal is not None:
         if residuals is None:
             raise ValueError("it has conformal scores without residuals")
-        b, c = conformal.pop("b"), conformal.pop("c")
-        conformal = ConformalScores(**conformal, residuals=residuals, calibration=Calibration(b, c))
+        conformal = ConformalScores(len(residuals), conformal.pop("rho"), Calibration(**conformal))
     calibration, scale = Calibration(**parts["calibration"]), _scale(parts["scale"])
     return Chosen(**parts["settings"], calibration=calibration, conformal=conformal, scale=scale)
 
@@ -250,7 +245,7 @@ def _check_range(state: ModelState) -> None:
     for scale in filter(None, (state.chosen.scale, state.training_scale)):
         recursion = np.maximum(variances[0], scale.floor) ** scale.power
         variances.append(recursion * np.exp(abs(scale.start) + reach(scale.step)))
-    variance = calibration.c * max(variances) ** calibration.b
+    variance = max(calibration.c * max(variances) ** calibration.b, calibration.floor)
     largest = float(np.finfo(state.leaf_value.dtype).max) / 4.0
     if not margin <= (largest**0.25 if forest.link == SIGNED_SQRT else largest):
         raise ValueError("its leaf values could add up to more than a float holds")

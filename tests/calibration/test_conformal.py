@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import lightgbm as lgb
 import numpy as np
 import pytest
 from scipy import stats
 
+from pgbm_plugin import wrap
 from pgbm_plugin.distributions import Conformal, Normal
 from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.scores import coverage
-from tests.calibration.conformalized import POOL, data, train
+from tests.calibration.conformalized import POOL, data, tips, train
 
 LEVELS = np.array([0.5, 0.8, 0.9, 0.95])
 QUANTILES = np.array([0.02, 0.1, 0.35, 0.5, 0.65, 0.9, 0.98])
@@ -47,7 +49,15 @@ def tuned():
     return model, pool
 
 
-KINDS = {f.__name__: f for f in (plain, over_fitted, heavy_tailed, log_link, tuned)}
+def without_spread():
+    """Two rows in five meet only leaves of equal labels, and differ from them by chance."""
+    X, y = tips(POOL, 1)
+    model = train(*tips(600, 0), 8, learning_rate=0.5)
+    assert np.array_equal(model.predict_var(X) == 0, X[:, 0] == 0)
+    return model, (X, y + 0.01 * np.random.default_rng(0).normal(size=len(y)))
+
+
+KINDS = {f.__name__: f for f in (plain, over_fitted, heavy_tailed, log_link, tuned, without_spread)}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -180,6 +190,19 @@ def test_rows_of_training_or_tuning_warn(model, conformal_rows):
         model.conformalize(*conformal_rows)
 
 
+def test_rows_of_a_held_out_wrap_warn(conformal_rows):
+    """They made the spread, so that residuals in its unit are not exchangeable with new ones; tune may use them."""
+    X, y = data(600, 0)
+    booster = lgb.train({"num_leaves": 8, "num_threads": 1, "verbose": -1}, lgb.Dataset(X, y), 20)
+    with pytest.warns(UserWarning, match="held-out"):
+        model = wrap(booster, *conformal_rows)
+    model.tune(*conformal_rows, distributions=["normal"], rho=0.0)
+    model.tune(*data(300, 4), distributions=["normal"], rho=0.0)
+    with pytest.warns(UserWarning, match="wrap has seen these rows, so coverage is not guaranteed"):
+        model.conformalize(*conformal_rows)
+    model.conformalize(*data(300, 5))
+
+
 def test_a_family_by_name_is_the_plain_one(model, conformal_rows):
     X, y = conformal_rows
     before = model.predict_dist(X)
@@ -247,6 +270,27 @@ def test_a_family_that_was_set_promises_nothing_of_the_labels(conformal_rows):
     model.distribution = "gamma"
     model.conformalize(*conformal_rows)
     assert coverage(y, model.predict_interval(X, 0.9)) > 0.8
+
+
+def test_an_outcome_at_the_end_is_inside():
+    """Many labels are equal, as ratings are: one ulp would leave out a tenth of all rows, or half of them."""
+    rng = np.random.default_rng(0)
+    loc, scale = rng.normal(size=500), np.exp(rng.normal(size=500))
+    y = rng.integers(-3, 4, 500).astype(float)
+    for i in range(500):  # the residual of y, as conformalize computes it
+        residual = (y[i] - loc[i]) / scale[i]
+        d = Conformal(residuals=np.full(39, residual), loc=loc[i], scale=scale[i])
+        low, high = d.interval(0.9)
+        assert low[0] <= y[i] <= high[0]
+        assert high[0] - low[0] < 1e-14 * (1.0 + abs(loc[i]))
+
+
+def test_ends_on_the_bound_stay_there():
+    """Rounded outwards, but not below the smallest outcome, nor away from it."""
+    d = Conformal(residuals=np.linspace(-3, -1, 39), lower=0.0, loc=[1.0, 5.0], scale=[1.0, 1.0])
+    low, high = d.interval(0.9)
+    assert (low[0], high[0]) == (0.0, 0.0)
+    assert low[1] == pytest.approx(2.0, abs=0.2)
 
 
 def test_rows_without_errors(model, conformal_rows):

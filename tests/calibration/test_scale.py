@@ -169,6 +169,26 @@ def test_it_sees_noise_that_the_recursion_does_not(trained):
     assert plain.predict_dist(new[0]).crps(new[1]).mean() < crps["pgbm"]
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_auto_is_not_worse_than_the_recursion(seed):
+    """On its own validation rows. Exposures from 0.1 to 1000 make residuals that no leaf explains."""
+    rng = np.random.default_rng(seed)
+    X, exposure = rng.normal(size=(4000, 4)), rng.uniform(np.log(0.1), np.log(1000.0), 4000)
+    y = rng.poisson(np.exp(exposure + 0.5 * X[:, 0] - 0.3 * X[:, 1])).astype(float)
+    first, second = slice(0, 2000), slice(2000, None)
+    params = {**LGB, "objective": "poisson", "num_leaves": 15, "learning_rate": 0.05}
+    booster = lgb.train(params, lgb.Dataset(X[first], y[first], init_score=exposure[first]), 100)
+    best = {}
+    for variance in ("pgbm", "boosted", "auto"):
+        model = wrap(booster, X[first], y[first], init_score=exposure[first], variance=variance)
+        names = ["normal", "negativebinomial"]
+        result = model.tune(X[second], y[second], init_score=exposure[second], distributions=names)
+        best[variance] = result.best.score
+        assert (model.chosen.scale is None) == (result.variance == "pgbm")
+    assert best["boosted"] > best["pgbm"]  # else this would show nothing
+    assert best["auto"] <= best["pgbm"]
+
+
 def test_without_validation_rows(trained):
     """`wrap(variance="boosted")` is a spread at once, and "auto" is the recursion until it is tuned."""
     X_new, y_new = rows(2000, seed=2)
@@ -228,7 +248,7 @@ def test_many_rows_are_sampled(trained, monkeypatch):
     monkeypatch.setattr(blend, "MAX_ROWS", 100)
     seen = []
     monkeypatch.setattr(scale, "boost_scale", lambda *given: seen.append(len(given[2])) or boost_scale(*given))
-    model = wrap(*trained, variance="auto")
+    model = wrap(*trained, variance="boosted")
     result = model.tune(*rows(300, seed=1), distributions="normal")
     assert seen == [100, 100]
     assert result.rows == 100

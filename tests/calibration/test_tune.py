@@ -9,10 +9,11 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import wrap
-from pgbm_plugin.calibration.search import DEFAULT_RHO
+from pgbm_plugin.calibration.search import DEFAULT_RHO, SEARCH_ROWS
 from pgbm_plugin.distributions import FAMILIES
 from pgbm_plugin.predict.power_map import MAX_B, Calibration
 from pgbm_plugin.scores import crps, nll
+from pgbm_plugin.tables.rows import some_rows
 from tests.calibration.tuned import FEW, SCORES, heteroscedastic, train
 
 LOG_LINK = [
@@ -54,12 +55,12 @@ def test_result(tunable, tune_rows):
 def test_table_and_words(tunable, tune_rows):
     result = tunable.tune(*tune_rows)
     table = result.to_pandas()
-    assert list(table.columns) == ["distribution", "rho", "b", "c", "crps"]
+    assert list(table.columns) == ["distribution", "rho", "b", "c", "floor", "crps"]
     assert len(table) == 6 * 40
     for line in (table.iloc[0], table.iloc[133]):
         f, r = result.distributions.index(line.distribution), np.flatnonzero(result.rho == line.rho)[0]
         assert line.crps == result.scores[f, r]
-        assert Calibration(line.b, line.c) == result.calibrations[r]
+        assert Calibration(line.b, line.c, line.floor) == result.calibrations[r]
     text = str(result)
     for word in ("500 rows", "crps", "-> ", "rho", *result.distributions, *result.failed, "name it"):
         assert word in text
@@ -102,7 +103,7 @@ def test_brute_force(score, tunable, tune_rows):
     assert result.best.distribution == names[f]
     assert best - 1e-12 <= result.best.score <= np.min(table) + 1e-12
     assert result.best.score - best < 0.005 * abs(best)
-    assert result.best.calibration == Calibration()
+    assert replace(result.best.calibration, floor=0.0) == Calibration()
 
 
 def model_at(model, X, name, rho):
@@ -199,6 +200,21 @@ def test_negative_labels_under_positive_predictions(score):
     for name in ("gamma", "lognormal", "weibull", "poisson", "negativebinomial"):
         assert " labels are outside its support" in failed[name]
         assert failed[name].startswith("2 of ")
+
+
+@pytest.mark.parametrize("variance", ["pgbm", "auto"])
+def test_grid_and_candidates_have_the_same_families(variance):
+    """A label that the search has not drawn, and that a family cannot have, takes the family out of both."""
+    X, y = counts(600, 0)
+    model = wrap(train("lightgbm", X, y + 5.0), X, y + 5.0)
+    X, y = counts(SEARCH_ROWS + 500, 1)
+    y = y + 5.0
+    y[np.setdiff1d(np.arange(len(y)), some_rows(len(y), SEARCH_ROWS))[0]] = -1.0
+    result = model.tune(X, y, distributions=["gamma", "normal", "laplace"], rho=[0.0, 0.1], variance=variance)
+    assert set(result.failed) == {"gamma"}
+    assert set(result.distributions) == {candidate.distribution for candidate in result.candidates}
+    assert result.scores.shape == (2, 2)
+    assert set(result.to_pandas()["distribution"]) == set(result.distributions)
 
 
 def test_nothing_fits(tunable, tune_rows):

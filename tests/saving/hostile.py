@@ -36,7 +36,7 @@ class Sealed:
     """A file's arrays and header, to be changed and packed again with the right checksum."""
 
     def __init__(self, raw):
-        self.arrays, self.model = container.unpack(io.BytesIO(raw), len(raw))
+        self.arrays, self.model, _ = container.unpack(io.BytesIO(raw), len(raw))
 
     def packed(self):
         return container.pack(self.arrays, self.model, "pgbm_plugin 0.1.0")
@@ -173,8 +173,16 @@ def splices(raw, rng):
     return out if rng.random() < 0.8 else raw[:a] + bytes(b - a) + raw[b:]
 
 
+def resealed(head, data):
+    """The file with the checksum that belongs to it, if it has a place for one."""
+    at = 8 + len(container._BEFORE_CHECKSUM)
+    if head[8:at] != container._BEFORE_CHECKSUM:
+        return head + data
+    return head[:at] + container._whole_digest(head, data).encode() + head[at + 64 :] + data
+
+
 def headers(raw, rng):
-    """The container's own header lies."""
+    """The container's own header lies, and its checksum agrees."""
     length = int.from_bytes(raw[:8], "little")
     header, data = json.loads(raw[8 : 8 + length]), raw[8 + length :]
     about, name = header["__metadata__"], rng.choice([key for key in header if key != "__metadata__"])
@@ -190,7 +198,7 @@ def headers(raw, rng):
         size = container.DTYPES[entry["dtype"]].itemsize
         entry["shape"], entry["data_offsets"][1] = [abs(number)], entry["data_offsets"][0] + size * abs(number)
     elif how == 4:
-        about["version"] = ["2", "99999999", "0", "-1", "1.0", "", "9" * 5000, "²", "one", " 1"][rng.integers(10)]
+        about["version"] = ["3", "99999999", "0", "-1", "1.0", "", "9" * 5000, "²", "one", " 1"][rng.integers(10)]
     elif how == 5:
         about[str(rng.choice(list(about)))] = ["", "{}", "[]", "null", "\ud800", "[" * 10**5, 1, None][rng.integers(8)]
     elif how == 6:
@@ -198,11 +206,11 @@ def headers(raw, rng):
     elif how == 7:
         text = json.dumps(header, separators=(",", ":"))
         text = text.replace(f'"{name}"', '"forest.root"') if rng.random() < 0.5 else text.replace("[", "[" * 10**5, 1)
-        return struct.pack("<Q", len(text)) + text.encode() + data
+        return resealed(struct.pack("<Q", len(text)) + text.encode(), data)
     else:
         return struct.pack("<Q", abs(number) % 2**64) + raw[8:]
     text = json.dumps(header, separators=(",", ":")).encode()
-    return struct.pack("<Q", len(text)) + text + data
+    return resealed(struct.pack("<Q", len(text)) + text, data)
 
 
 def strangers(raw, rng):

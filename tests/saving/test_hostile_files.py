@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import load, wrap
+from pgbm_plugin.saving.container import unpack
 from pgbm_plugin.saving.model_bytes import to_bytes
 from tests.saving.hostile import KINDS, Sealed
 
@@ -26,7 +28,7 @@ def models(make_data):
     X, y = make_data("mixed")
     tuned = wrap(lgb.train(LGB, lgb.Dataset(X[:200], y[:200]), 5), X[:200], y[:200])
     tuned.tune(X[200:300], y[200:300])
-    tuned.conformalize(X[300:], y[300:])
+    tuned.conformalize(X[300:], y[300:], sample_weight=1.0 + np.arange(len(y) - 300.0))
     poisson = {"objective": "count:poisson", "max_depth": 3, "nthread": 1}
     log = wrap(xgb.train(poisson, xgb.DMatrix(X, y, enable_categorical=True), 5), X, y, variance="boosted")
     sqrt = wrap(lgb.train({**LGB, "reg_sqrt": True}, lgb.Dataset(X, y), 5), X, y, mean="pgbm")
@@ -47,7 +49,7 @@ def test_thousands_of_files(models, tmp_path):
     # neither all nor none: what is refused is not refused for a change that had to be harmless
     assert all(count["refused"] > 0 for count in counts.values())
     assert all(counts[kind]["loaded"] > 0 for kind in ("values", "swaps", "scalars"))
-    assert counts["cuts"]["loaded"] == counts["strangers"]["loaded"] == 0
+    assert counts["cuts"]["loaded"] == counts["strangers"]["loaded"] == counts["flips"]["loaded"] == 0
 
 
 def set_array(name, index, value):
@@ -114,6 +116,10 @@ CASES = {
     "option": (set_scalar("settings", "distribution", "studentt(nu=3)"), "no option 'nu'"),
     "calibration": (set_scalar("calibration", "c", np.inf), r"calibration\.c is inf"),
     "exponent": (set_scalar("calibration", "b", -1.0), "calibration"),
+    "floor": (set_scalar("calibration", "floor", -1.0), "floor of a calibration must not be negative"),
+    "large floor": (set_scalar("calibration", "floor", 1e200), "could overflow"),
+    "weight": (set_array("settings.residual_weight", 0, 0.0), r"settings\.residual_weight.*positive"),
+    "weights alone": (lambda sealed: sealed.arrays.pop("settings.residuals"), "weights of residuals, but no residuals"),
     "link": (set_scalar("forest", "link", 3), r"forest\.link is 3"),
     "other link": (set_scalar("forest", "link", 1), "link of another"),
     "objective": (set_scalar("objective", "name", "binary"), "objective 'binary'"),
@@ -157,10 +163,22 @@ def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
 
 
 def test_a_later_version(models, tmp_path):
-    raw = to_bytes(models["log"]).replace(b'"version":"1"', b'"version":"3"').replace(b"plugin 0.1.0", b"plugin 0.9.0")
+    raw = to_bytes(models["log"]).replace(b'"version":"2"', b'"version":"3"').replace(b"plugin 0.1.0", b"plugin 0.9.0")
     (tmp_path / "m.pgbm").write_bytes(raw)
-    with pytest.raises(ValueError, match=r"written by pgbm_plugin 0\.9\.0, in file version 3; .*up to 1: upgrade"):
+    with pytest.raises(ValueError, match=r"written by pgbm_plugin 0\.9\.0, in file version 3; .*up to 2: upgrade"):
         load(tmp_path / "m.pgbm")
+
+
+def test_a_flipped_bit_is_refused_wherever_it_is(models):
+    """In the header too: in names, lengths, blanks, and in the checksum itself."""
+    raw = to_bytes(models["sqrt"])
+    places = [(byte, bit) for byte in range(400) for bit in range(8)]
+    places += [(byte, byte % 8) for byte in range(400, len(raw))]
+    for byte, bit in places:
+        damaged = bytearray(raw)
+        damaged[byte] ^= 1 << bit
+        with pytest.raises(ValueError, match=r"damaged|not a model|later|upgrade|overlaps|bytes other than"):
+            unpack(io.BytesIO(damaged), len(damaged))
 
 
 def test_a_file_of_64_gigabytes_is_not_read(models, tmp_path):

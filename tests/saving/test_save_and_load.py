@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import pickle
 import stat
 import subprocess
@@ -23,6 +24,7 @@ from pgbm_plugin import ProbabilisticModel, load, wrap, writing
 from pgbm_plugin.distributions import FAMILIES, Normal, register
 from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.saving import container
+from pgbm_plugin.saving.layout import ARRAYS
 from pgbm_plugin.saving.model_bytes import to_bytes
 from tests.core.matrix import KINDS, LIGHTGBM, XGBOOST
 from tests.saving.saved import said
@@ -76,6 +78,11 @@ def models(make_data):
         model.tune(*parts[1], distributions="empirical")
         yield f"{booster}-tuned-conformal", model.conformalize(*parts[2]), parts[1][0]
         yield f"{booster}-conformal", wrap(own, *parts[0]).conformalize(*parts[2]), parts[1][0]
+        model = wrap(own, *parts[0])
+        model.tune(*parts[1], distributions="empirical", sample_weight=np.arange(300.0))
+        yield f"{booster}-weighted", model, parts[2][0]
+        model = copy.copy(model).conformalize(*parts[2], sample_weight=np.arange(300.0))
+        yield f"{booster}-weighted-conformal", model, parts[1][0]
         yield f"{booster}-held-out", quiet_wrap(own, *parts[1]), parts[2][0]
         yield f"{booster}-pgbm", wrap(own, *parts[0], mean="pgbm"), parts[2][0]
         numbers = make_data("nan")
@@ -291,6 +298,34 @@ def test_modes_and_links(model, tmp_path):
     load(tmp_path / "old")
 
 
+OLD_FILES = sorted(Path(__file__).with_name("version_1").glob("*.pgbm"))
+
+
+@pytest.mark.parametrize("path", OLD_FILES, ids=lambda path: path.stem)
+def test_files_of_version_1_predict_as_they_did(path, tmp_path):
+    """Rows without spread among them: such files have no floor, or that of the residuals, a millionth."""
+    expected = json.loads(path.with_suffix(".json").read_text())
+    X = np.array([[i, j] for i in range(4) for j in range(4)], float)
+    model = load(path)
+    model.save(tmp_path / "again.pgbm")
+    for loaded in (model, load(tmp_path / "again.pgbm")):
+        assert loaded.distribution == expected["family"]
+        assert np.array_equal(loaded.predict(X), expected["mean"])
+        np.testing.assert_allclose(loaded.predict_dist(X).std(), expected["std"], rtol=1e-12)
+        np.testing.assert_allclose(loaded.predict_interval(X, 0.8), expected["interval"], rtol=1e-12, atol=1e-12)
+        assert loaded.chosen.around == {"conformal": "laplace"}.get(path.stem, "normal")
+
+
+def test_old_files_are_there():
+    assert len(OLD_FILES) == 4
+
+
+def test_arrays_of_moments_are_those_of_the_record(model):
+    """A file follows `LeafMoments`: an array more there needs no line here."""
+    stored = {name.split(".")[1] for name in ARRAYS if name.startswith("moments.")}
+    assert stored == {field.name for field in dataclasses.fields(model.moments)} - {"rows"}
+
+
 def test_other_files_are_told_apart(model, numeric, tmp_path):
     X, y = numeric
     model.save(tmp_path / "m.pgbm")
@@ -308,8 +343,6 @@ def test_other_files_are_told_apart(model, numeric, tmp_path):
 
 def test_it_is_safetensors(model, tmp_path):
     """The public format, from its description: a length, JSON with offsets, the arrays aligned and without gaps."""
-    import json
-
     model.save(tmp_path / "m.pgbm")
     raw = (tmp_path / "m.pgbm").read_bytes()
     length = int.from_bytes(raw[:8], "little")

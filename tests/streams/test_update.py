@@ -12,7 +12,7 @@ import xgboost as xgb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgbm_plugin import LeafMoments, partial_moments, torch_objective, wrap
+from pgbm_plugin import LeafMoments, load, partial_moments, torch_objective, wrap
 from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.scores import coverage
 from tests.same import assert_same_model, assert_same_moments
@@ -152,7 +152,7 @@ def test_rho_follows_unless_set(trained):
     assert "not just those of training: update brought the last 600 rows" in str(model.certificate)
 
 
-def test_tune_stays_and_conformal_goes(make_data):
+def test_tune_stays_and_conformal_goes(make_data, tmp_path):
     X, y = make_data("numeric", n=3000)
     model = wrap(lgb.train(LGB, lgb.Dataset(X[:500], y[:500]), 4), X[:500], y[:500])
     model.tune(X[500:1000], y[500:1000])
@@ -163,16 +163,23 @@ def test_tune_stays_and_conformal_goes(make_data):
     model.update(X[2000:2500], y[2000:2500])
     with pytest.raises(ValueError, match=r"update removed them: call model.conformalize"):
         model.predict_interval(X)
-    model.conformalize(X[1500:2000], y[1500:2000])
+    # what it is conformal around stays, in a file too
+    model.save(tmp_path / "model.pgbm")
+    assert chosen[1] != "normal"  # the default would show nothing
+    for again in (load(tmp_path / "model.pgbm"), model):
+        for _ in range(2):
+            again.conformalize(X[1500:2000], y[1500:2000])
+            assert f"conformal on 500 rows around {chosen[1]}" in repr(again)
     assert coverage(y[2500:], model.predict_interval(X[2500:], 0.9)) > 0.8
 
 
+@pytest.mark.parametrize("floor", [0.0, 1e3])
 @pytest.mark.parametrize("b", [0.0, 0.5, 1.0, 3.0])
-def test_the_map_on_the_variance_moves_along(b, make_data):
+def test_the_map_on_the_variance_moves_along(b, floor, make_data):
     """Four times the variance in every leaf is four times the variance of every row, whatever the exponent."""
     X, y = make_data("numeric", n=500)
     model = wrap(lgb.train(LGB, lgb.Dataset(X, y), 4), X, y)
-    model.calibration = Calibration(b, 2.0)
+    model.calibration = Calibration(b, 2.0, floor)
     before = model.predict_var(X)
     model.update(replace(model.moments, gg=4.0 * model.moments.gg), decay=0.0)
     np.testing.assert_allclose(model.predict_var(X), 4.0 * before, rtol=1e-9)
