@@ -283,3 +283,21 @@ def test_arrays_that_lightgbm_rounds():
     model = wrap(booster, X, y)
     for kind in (object, ">f8", np.longdouble, float):
         assert np.array_equal(model.predict(X.astype(kind)), booster.predict(X.astype(kind)))
+
+
+def test_an_array_that_does_not_tell_its_device(numeric):
+    """PyArrow before 26 raises for types that DLPack does not know, such as booleans."""
+    X, y = numeric
+
+    class Silent:
+        def __dlpack__(self):
+            raise TypeError("not supported by DLPack")
+
+        def __dlpack_device__(self):
+            raise TypeError("not supported by DLPack")
+
+        def __array__(self, dtype=None, copy=None):
+            return y
+
+    booster = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 3)
+    assert wrap(booster, X, Silent()).certificate.status == "certified"
