@@ -70,7 +70,12 @@ def is_on_gpu(X: Any) -> bool:
     X = X.detach() if hasattr(X, "detach") else X  # a tensor that keeps gradients gives no access to its memory
     if hasattr(X, "__cuda_array_interface__") or (_library(X) == "cudf" and hasattr(X, "to_cupy")):
         return True
-    return hasattr(X, "__dlpack__") and hasattr(X, "__dlpack_device__") and X.__dlpack_device__()[0] == _DLPACK_CUDA
+    if not (hasattr(X, "__dlpack__") and hasattr(X, "__dlpack_device__")):
+        return False
+    try:
+        return bool(X.__dlpack_device__()[0] == _DLPACK_CUDA)
+    except (TypeError, ValueError, NotImplementedError):  # PyArrow before 26, for types that DLPack does not know
+        return False
 
 
 def to_host(values: Any) -> Any:

@@ -91,7 +91,7 @@ def test_command_line(rows, tmp_path, capsys):
     assert "Toy, squares" in capsys.readouterr().out
     frame.drop(columns="y").to_csv(tmp_path / "rows.csv", index=False)
     assert main(["predict", paths["model.pgbm"], paths["rows.csv"], "-o", paths["out.csv"]]) == 0
-    out = pd.read_csv(paths["out.csv"], float_precision="round_trip")
+    out = np.genfromtxt(paths["out.csv"], delimiter=",", names=True)  # with all digits, which not every pandas reads
     assert np.array_equal(out["mean"], load(paths["model.pgbm"]).predict(X))
     assert main(["inspect", paths["model.toy"]]) == 0
     assert "Toy" in capsys.readouterr().out

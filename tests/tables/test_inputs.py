@@ -310,3 +310,21 @@ def test_narwhals(inside, mixed, tmp_path):
     with pytest.raises(TypeError, match=r"LazyFrame, which has no rows yet: give X.collect\(\)"):
         model.predict(lazy)
     assert np.array_equal(model.predict(lazy.collect()), expected.predict(X))
+
+
+def test_an_array_that_does_not_tell_its_device(numeric):
+    """PyArrow before 26 raises for types that DLPack does not know, such as booleans."""
+    X, y = numeric
+
+    class Silent:
+        def __dlpack__(self):
+            raise TypeError("not supported by DLPack")
+
+        def __dlpack_device__(self):
+            raise TypeError("not supported by DLPack")
+
+        def __array__(self, dtype=None, copy=None):
+            return y
+
+    booster = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 3)
+    assert wrap(booster, X, Silent()).certificate.status == "certified"
