@@ -226,6 +226,14 @@ def test_stumps_of_one_iteration_do_not_tell_their_unit(params, numeric_4000, tm
         assert certificate(tmp_path / "model.ubj", X, start + factor * (y - start)).status == "approximate"
 
 
+@pytest.mark.parametrize("params", [{}, {"disable_default_eval_metric": True}], ids=str)
+def test_default_rates_of_a_live_booster(params, numeric_4000):
+    """They are stated, though its configuration is that of a booster which was read from a file, but for metrics."""
+    X, y = numeric_4000
+    model = train("xgboost", X, y, {"max_depth": 1, "eta": 0.3, **params}, rounds=1)
+    assert certificate(model, X, y).status == "certified"
+
+
 def test_l1_of_stumps_in_a_file(numeric_4000, tmp_path):
     """A stump is one equation for three lost numbers; the leaves of several, on the training rows, tell them all."""
     X, y = numeric_4000
