@@ -49,19 +49,22 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
         if np.any(off > spec.alpha_error[trees]):
             return spec
         # if lambda is known and other trees confirm the labels, two leaves determine the rate of a tree; if all rates
-        # are stated and none is confirmed, other ones prove nothing: labels in another unit would have such rates
-        determined = (fit.determined and not unconfirmed) or (lambda_known and use.sum() > 1) or np.all(off <= 1e-5)
+        # are stated and none is confirmed, or if no tree has seen the step of another, other rates prove nothing:
+        # labels in another unit would have such rates
+        as_stated = stated and np.all(off <= 1e-5)
+        determined = (fit.determined and not any_unit) or (lambda_known and use.sum() > 1) or as_stated
         rates_known = spec.rates_known and bool(determined)
         return replace(spec, alpha=alpha, lambda_=lambda_, l1=fit.l1 if l1 else spec.l1, rates_known=rates_known)
 
-    lambda_known = spec.rates_known and bool(np.any(np.isfinite(spec.alpha_error)))
-    unconfirmed = spec.rates_known and not lambda_known
+    stated = spec.rates_known
+    lambda_known = stated and bool(np.any(np.isfinite(spec.alpha_error)))
+    any_unit = not lambda_known and (stated or spec.first_iteration() == forest.n_trees)
 
     def error(spec: TrainingSpec) -> float:
         return float(leaf_errors(forest, spec, moments).max())
 
     fresh = replace(spec, rates_known=True)
-    for l1 in (False, True) if not spec.rates_known else (False,):
+    for l1 in (False,) if stated else (False, True):
         shared = solve(np.flatnonzero(~spec.constant), fresh, l1)
         if error(shared) <= spec.tolerance:
             return shared
@@ -71,7 +74,7 @@ def solve_rates(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Tra
     if error(per_tree) <= spec.tolerance:
         return per_tree
     # if no rates are known, rates that nearly fit are better than the booster's defaults
-    close = not spec.rates_known and error(shared) < 0.1 * error(spec)
+    close = not stated and error(shared) < 0.1 * error(spec)
     return replace(shared, rates_known=False) if close else spec
 
 

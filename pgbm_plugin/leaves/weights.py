@@ -51,7 +51,7 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments, *, wh
         variance = np.maximum(var_g / d**2 + g**2 * var_h / d**4 - 2.0 * g * cov / d**3, 0.0)
 
     defined &= np.isfinite(variance) & np.isfinite(mu)
-    mu, variance = np.where(defined, mu, 0.0), np.where(defined, variance, 0.0)
+    variance = np.where(defined, variance, 0.0)
     alpha = spec.alpha[tree]
     rows = np.where(defined, moments.mass, 0.0)
     tree_rows = np.bincount(tree, rows, forest.n_trees)

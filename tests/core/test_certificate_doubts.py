@@ -193,6 +193,7 @@ def test_a_row_is_missing(numeric_4000):
     found = certificate(train("xgboost", X, y), X[:-1], y[:-1])
     assert found.status == "held-out"
     assert "3999 were given, training saw 4000" in found.sentence
+    assert "these are not all of the training rows" in found.sentence  # some leaves hold as much as in training
     x, label = np.repeat(np.arange(12.0), 50)[:, None], np.repeat(np.arange(12.0), 50)
     exact = train("xgboost", x, label, {"lambda": 0.0, "eta": 1.0, "base_score": 0.0}, rounds=1)
     found = certificate(exact, x[:-1], label[:-1])
@@ -210,6 +211,36 @@ def test_a_file_that_does_not_tell_its_rate(eta, numeric_4000, tmp_path):
         loaded = wrap(tmp_path / "model.ubj", X, y)
     assert loaded.certificate.status == "approximate"
     np.testing.assert_allclose(loaded.predict_var(X), wrap(model, X, y).predict_var(X), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "params", [{"num_parallel_tree": 10, "colsample_bynode": 0.5}, {"eta": 0.3}], ids=["forest", "default rate"]
+)
+def test_stumps_of_one_iteration_do_not_tell_their_unit(params, numeric_4000, tmp_path):
+    """A file has lost the rate; no tree saw the step of another, so that labels in any unit fit some rate."""
+    X, y = numeric_4000
+    model = train("xgboost", X, y, {"max_depth": 1, **params}, rounds=1)
+    model.save_model(tmp_path / "model.ubj")
+    start = wrap(model, X, y).spec.start
+    for factor in (1.0, 0.5, 1000.0):
+        assert certificate(tmp_path / "model.ubj", X, start + factor * (y - start)).status == "approximate"
+
+
+@pytest.mark.parametrize("params", [{}, {"disable_default_eval_metric": True}], ids=str)
+def test_default_rates_of_a_live_booster(params, numeric_4000):
+    """They are stated, though its configuration is that of a booster which was read from a file, but for metrics."""
+    X, y = numeric_4000
+    model = train("xgboost", X, y, {"max_depth": 1, "eta": 0.3, **params}, rounds=1)
+    assert certificate(model, X, y).status == "certified"
+
+
+def test_l1_of_stumps_in_a_file(numeric_4000, tmp_path):
+    """A stump is one equation for three lost numbers; the leaves of several, on the training rows, tell them all."""
+    X, y = numeric_4000
+    train("xgboost", X, y, {"max_depth": 1, "alpha": 50.0}).save_model(tmp_path / "model.ubj")
+    loaded = wrap(tmp_path / "model.ubj", X, y)
+    assert loaded.certificate.status == "certified"
+    np.testing.assert_allclose((loaded.spec.l1, loaded.spec.alpha[0]), (50.0, XGB["eta"]), rtol=1e-3)
 
 
 def test_exposure_is_not_its_logarithm(numeric_4000):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 from pgbm_plugin import wrap
 from pgbm_plugin.leaves.gather import leaf_moments
 from pgbm_plugin.leaves.moments import LeafMoments
+from pgbm_plugin.leaves.weights import leaf_weights
 from pgbm_plugin.tables.labelled import LabelledRows
 from pgbm_plugin.tables.rows import read_rows
 from tests.same import MOMENTS, assert_same_moments
@@ -108,6 +110,18 @@ def test_merge_with_nothing():
 def test_one_row_has_no_variance():
     one = LeafMoments(1, np.array([1]), *np.array([[1.5], [2.0], [0.0], [0.0], [0.0]]))
     assert (one.var_g[0], one.var_h[0], one.cov_gh[0]) == (0.0, 0.0, 0.0)
+
+
+def test_a_variance_that_is_not_finite_becomes_that_of_its_tree(numeric):
+    X, y = numeric
+    model = wrap(lgb.train(LGB, lgb.Dataset(X, y), 2), X, y)
+    leaves = int(model.forest.leaf_start[1])
+    gg = model.moments.gg.copy()
+    gg[0] = np.inf
+    weights = leaf_weights(model.forest, model.spec, replace(model.moments, gg=gg))
+    others = slice(1, leaves)
+    mean = np.average(model.weights.variance[others], weights=model.moments.count[others])
+    np.testing.assert_allclose(weights.variance, [mean, *model.weights.variance[1:]], rtol=1e-12)
 
 
 features = st.floats(width=32) | st.sampled_from([0.0, -0.0, 1.0, np.nan])

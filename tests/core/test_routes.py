@@ -16,6 +16,8 @@ import xgboost as xgb
 from pgbm_plugin import wrap
 from pgbm_plugin.predict.recursion import variances
 from pgbm_plugin.routes import choose as route
+from pgbm_plugin.routes.replay import Replay
+from pgbm_plugin.routes.walk import Walk
 from pgbm_plugin.tables.rows import read_rows
 from pgbm_plugin.trees.forest import CATEGORICAL
 
@@ -93,6 +95,14 @@ def test_moments_have_the_same_bits(model, n, monkeypatch):
             )
             for field in fields(walked):
                 np.testing.assert_array_equal(getattr(walked, field.name), getattr(replayed, field.name))
+
+
+def test_few_rows_walk_and_many_are_replayed(monkeypatch):
+    monkeypatch.setattr(route, "forced", "")
+    X, y = rows()
+    forest = wrap(lightgbm(X, y), X, y).forest
+    for n, kind in ((route._FEW_ROWS - 1, Walk), (route._FEW_ROWS, Replay)):
+        assert isinstance(route.choose_route(forest, read_rows(X[:n], forest.features)), kind)
 
 
 @pytest.mark.parametrize("booster", [lightgbm, xgboost])

@@ -227,7 +227,7 @@ def _alpha_error(model: ModelText, learning_rate: float, folded: bool) -> NDArra
     out = np.full(len(model.leaves), 1e-5)
     later = model.shrinkage[1:][model.leaves[1:] > 1]
     no_schedule = len(later) > 0 and np.all(later == learning_rate) and model.leaves[0] < 4
-    if folded and model.leaves[0] > 1 and not no_schedule:
+    if folded and not no_schedule:
         out[0] = np.inf
     return out
 
