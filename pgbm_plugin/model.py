@@ -431,7 +431,7 @@ class ProbabilisticModel:
 
         With `decay`, the weight of every earlier row is multiplied by it, so that the moments follow a noise that
         changes: after k updates, a row that `wrap` saw counts decay^k times as much as a new one. Leaves that no new
-        row reaches keep their spread.
+        row reaches keep their spread; with a decay of 0, they get the average spread of their tree.
 
         `default_rho` is computed anew from the number of rows, and so is `rho` if it was the default. What `tune` chose
         stays, with its power map rescaled: if all variances double, so do the calibrated ones. `conformalize` holds for
@@ -492,7 +492,7 @@ class ProbabilisticModel:
         objective = self.spec.objective.name if self.spec.objective else "custom"
         identity = self.calibration.b == self.calibration.c == 1.0
         calibration = "" if identity else f"\n  calibration:  {self.state.describe_calibration()}"
-        decayed = "" if self.moments.freedom is None else " (effective, after decay)"
+        decayed = " (effective, after decay)" if self.moments.decayed else ""
         return (
             f"ProbabilisticModel: {self.forest.booster}, {objective}, {self.forest.n_trees} trees, "
             f"{self.forest.n_leaves} leaves\n"

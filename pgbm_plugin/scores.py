@@ -208,4 +208,8 @@ def _ends(interval: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 
 def _average(values: NDArray[np.float64], sample_weight: Any) -> float:
-    return float(np.average(values, weights=read_weights("sample_weight", sample_weight, len(values))))
+    """Return the weighted mean; rows of weight 0 do not count, and one infinite score makes it infinite."""
+    weights = read_weights("sample_weight", sample_weight, len(values))
+    if weights is not None:
+        values, weights = values[weights > 0.0], weights[weights > 0.0]
+    return np.inf if np.any(values == np.inf) else float(np.average(values, weights=weights))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -51,8 +51,19 @@ def fit_map(
     x = np.zeros_like(variance) if flat else np.log(np.maximum(variance, np.finfo(float).tiny)) - centre
     z2_unit = (residual / slope) ** 2
     start = float(weight @ (z2_unit * np.exp(-np.maximum(x, _LOG_FLOOR))))
-    p = np.array([math.log(max(start, 1e-300)), 0.0 if flat else 1.0])
-    value, gradient, hessian = _score(p, x, z2_unit, slope, weight, metric)
+    data = x, z2_unit, slope, weight, metric
+    starts = [(start, 0.0 if flat else 1.0)]
+    if not flat and np.any(x < _LOG_FLOOR):  # rows on the floor do not pull b towards 0, where it may be better
+        starts.append((float(weight @ z2_unit), 0.0))
+    ends = (_descend(np.array([math.log(max(scale, 1e-300)), b]), data) for scale, b in starts)
+    p, _ = min(ends, key=lambda end: end[1])
+    b = 0.0 if flat else float(p[1])
+    return Calibration(b, float(np.exp(p[0] - b * centre))).with_floor(typical)
+
+
+def _descend(p: Array, data: tuple[Any, ...]) -> tuple[Array, float]:
+    """Return the (log c, b) of a local optimum, and its score, by Newton's method from `p`."""
+    value, gradient, hessian = _score(p, *data)
     for _ in range(30):
         # if the score is not convex, a ridge makes the step go downhill
         ridge = max(1e-6 * np.trace(np.abs(hessian)) - np.linalg.eigvalsh(hessian)[0], 0.0) + 1e-300
@@ -60,7 +71,7 @@ def fit_map(
         for _ in range(20):
             candidate = p - step
             candidate[1] = min(max(candidate[1], 0.0), MAX_B)
-            new = _score(candidate, x, z2_unit, slope, weight, metric)
+            new = _score(candidate, *data)
             if new[0] <= value:
                 break
             step /= 2.0
@@ -70,8 +81,7 @@ def fit_map(
         p, (value, gradient, hessian) = candidate, new
         if moved < 1e-6 or gain <= 1e-10 * abs(value):
             break
-    b = 0.0 if flat else float(p[1])
-    return Calibration(b, float(np.exp(p[0] - b * centre))).with_floor(typical)
+    return p, value
 
 
 def _score(p: Array, x: Array, z2_unit: Array, slope: Array, weight: Array, metric: str) -> tuple[float, Array, Array]:

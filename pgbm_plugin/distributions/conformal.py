@@ -42,11 +42,15 @@ class Conformal(Empirical):
         rank = np.where(lower, from_below, np.searchsorted(up_to, exact - 1e-9))
         if np.any((rank < 1) | (rank > m)):
             rows = f"{m} calibration rows" + (f" of total weight {total:.6g}" if self.weights is not None else "")
-            warn(
-                f"{rows} are too few for some of these levels, whose quantiles are infinite: call conformalize with "
-                f"more rows, or ask for levels from 1/{total + 1:.10g} to {total:.10g}/{total + 1:.10g}, which is a "
-                f"coverage of at most {total - 1:.10g}/{total + 1:.10g}"
-            )
+            message = f"{rows} are too few for some of these levels, whose quantiles are infinite: "
+            if total > 1.0:
+                message += (
+                    f"call conformalize with more rows, or ask for levels from 1/{total + 1:.10g} to "
+                    f"{total:.10g}/{total + 1:.10g}, which is a coverage of at most {total - 1:.10g}/{total + 1:.10g}"
+                )
+            else:
+                message += "scale the weights of conformalize to a mean of 1"
+            warn(message)
         residual = np.concatenate([[-np.inf], self.residuals, [np.inf]])[rank]
         end = self._outcome(residual, loc, scale)
         # an outcome with this very residual lies at the end, but for rounding: it must not be left out

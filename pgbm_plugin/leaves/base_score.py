@@ -116,8 +116,8 @@ def settle_base_score(forest: Forest, spec: TrainingSpec, sums: LabelSums, momen
     error, moments = look(from_labels)
     if error <= spec.tolerance:
         return replace(spec, start=from_labels)
-    # a constant tree fits any labels
-    if np.isinf(error) or (look(spec.start)[0] <= spec.tolerance and not spec.constant[0]):
+    # a constant tree would fit the base score that its leaf implies, whatever the labels
+    if not spec.constant[0] and (np.isinf(error) or look(spec.start)[0] <= spec.tolerance):
         return spec
     # with one tree alone, labels that are all wrong by the same number would solve the equations as well
     if spec.first_iteration() < forest.n_trees and not spec.constant[0]:

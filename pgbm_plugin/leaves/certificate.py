@@ -89,17 +89,21 @@ def _diagnose(forest: Forest, spec: TrainingSpec, moments: LeafMoments, errors: 
             "training used sample weights or a custom objective, which the model does not store: give sample_weight= "
             "or objective="
         )
-    trained_on, given = _training_rows(forest, spec), moments.count[: forest.leaf_start[1]].sum()
+    trained_on = _training_rows(forest, spec)
+    given = (moments.mass if spec.leaf_count is None else moments.count)[: forest.leaf_start[1]].sum()
     if trained_on is not None and trained_on != given:
-        counts = f"{given:.0f} were given, training saw {trained_on}"
+        counts = f"{given:.10g} were given, training saw {trained_on}"
         return "held-out", f"{_whose_moments(spec, moments)} ({counts})"
     if contained and match < 1.0 and _may_be_subsampled(forest, spec):
         sentence = (
             "training grew its trees on samples of these rows (bagging, subsample or GOSS); the model does not store "
             "which rows, so the moments are those of all rows"
         )
-        if not spec.subsampled and moments.weight is None:
-            sentence += "; if it did not, it had fewer rows, or weights below 1: give those rows, or sample_weight="
+        if not spec.subsampled:
+            sentence += (
+                "; if it did not, it had fewer rows, or other weights, init_score or labels: give those of training, "
+                "with sample_weight= and init_score="
+            )
         return "subsampled", sentence
     if match > _MOSTLY and not spec.rates_known:
         return "approximate", (
@@ -146,11 +150,8 @@ def _may_be_subsampled(forest: Forest, spec: TrainingSpec) -> bool:
 
 def _whose_moments(spec: TrainingSpec, moments: LeafMoments) -> str:
     """Return the sentence for rows that are not those of training: others, or perhaps a part of them."""
-    weights = (
-        ""
-        if moments.weight is not None or spec.leaf_count is not None
-        else ", or not with their weights or base margins (then give sample_weight=, init_score=)"
-    )
+    hint = ", or not with their weights or base margins (sample_weight=, init_score=)"
+    weights = "" if spec.leaf_count is not None else hint
     saw, holds = (
         (spec.leaf_cover * (1 + 1e-4), moments.h_sum) if spec.leaf_count is None else (spec.leaf_count, moments.count)
     )

@@ -51,8 +51,8 @@ def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> Array
         return None
     if np.any(weights < 0.0):
         raise ValueError(f"{name} must not be negative")
-    if not part and not np.any(weights):
-        raise ValueError(f"{name} must not be zero for every row")
+    if not part and not np.any(weights.astype(np.float32)):
+        raise ValueError(f"{name} must not be zero for every row, in float32, which boosters use")
     return weights
 
 

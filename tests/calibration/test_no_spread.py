@@ -102,3 +102,14 @@ def test_scores_without_any_spread_can_be_squared():
     std = model.predict(X[100:], return_std=True)[1]
     np.testing.assert_allclose(std, np.std(y[:100] - model.predict(X[:100])), rtol=1e-6)
     assert coverage(y[100:], model.predict_interval(X[100:], 0.9)) > 0.75
+
+
+@pytest.mark.parametrize("score", ["crps", "nll"])
+def test_no_worse_than_one_spread(score):
+    """Most leaves have equal labels, but new labels do not: one spread for all rows is then the best map."""
+    X = np.repeat(np.arange(8.0), 50)[:, None]
+    y = np.repeat(np.arange(8.0) ** 2, 50)
+    params = {"learning_rate": 1.0, "num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
+    model = wrap(lgb.train(params, lgb.Dataset(X, y), 5), X, y)
+    result = model.tune(X[::5], y[::5] + np.random.default_rng(5).normal(size=80), score=score)
+    assert result.best.score <= result.constant.score * (1 + 1e-6)

@@ -300,3 +300,12 @@ def test_pinball_as_a_scikit_learn_scorer(numeric):
     estimator = Boosted().fit(X, y)
     scorer = make_scorer(pinball, greater_is_better=False, q=0.2)
     assert scorer(estimator, X, y) == -pinball(y, estimator.predict(X), 0.2)
+
+
+def test_infinite_scores():
+    """One impossible outcome makes the mean infinite, also beside point masses that are hit."""
+    points = Normal.from_moments(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 1.0]))
+    outcomes = np.array([0.0, 5.0, 2.0])
+    assert nll(outcomes, points) == np.inf
+    assert nll(outcomes, points, [1.0, 0.0, 0.0]) == -np.inf
+    assert np.isfinite(nll(outcomes, points, [0.0, 0.0, 1.0]))

@@ -250,3 +250,30 @@ def test_exposure_is_not_its_logarithm(numeric_4000):
     model = train("lightgbm", X, label, {"objective": "poisson"}, init_score=np.log(exposure))
     assert certificate(model, X, label, init_score=np.log(exposure)).status == "certified"
     assert "log(exposure), not exposure" in certificate(model, X, label, init_score=exposure).sentence
+
+
+def test_wrong_weights_are_named(numeric_4000):
+    """XGBoost stores no counts, so that other weights look like other rows, or like samples of them."""
+    X, y = numeric_4000
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    model = train("xgboost", X, y, weight=weight)
+    for wrong in (2.0 * weight, np.where(np.arange(len(y)) == 7, 1.5, 1.0) * weight, np.full(len(y), 0.5)):
+        found = certificate(model, X, y, sample_weight=wrong)
+        assert found.status != "certified"
+        assert "weights" in found.sentence
+
+
+def test_whole_weights_are_not_rows(numeric_4000, tmp_path):
+    """The file has lost its bound and its rate, but the rows are those of training."""
+    X, y = numeric_4000
+    weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    train("xgboost", X, y, {"max_delta_step": 0.3, "eta": 0.3}, weight=weight).save_model(tmp_path / "model.ubj")
+    assert certificate(tmp_path / "model.ubj", X, y, sample_weight=weight).status != "held-out"
+
+
+def test_a_constant_is_the_mean_of_all_rows(numeric_4000):
+    X, y = numeric_4000
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    model = train("lightgbm", np.zeros_like(X), y, weight=weight)
+    assert certificate(model, X, y, sample_weight=weight).status == "certified"
+    assert certificate(model, X[1:], y[1:], sample_weight=weight[1:]).status != "certified"

@@ -143,3 +143,14 @@ def test_weights_join_rows_without():
     faded = plain.faded(0.5).merge(ones)  # (4 * .5 + 4)^2 / (4 * .25 + 4)
     assert faded.size[0] == pytest.approx(7.2)
     assert ones.faded(0.5).merge(plain).size[0] == pytest.approx(7.2)
+
+
+def test_a_repr_knows_weights_from_decay(data):
+    X, y, weight = data
+    assert "decay" not in repr(wrap(train("lightgbm", X, y, weight), X, y, sample_weight=weight))
+
+
+def test_weights_that_float32_does_not_hold(data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match="zero for every row"):
+        wrap(train("xgboost", X, y), X, y, sample_weight=np.full(len(y), 5e-324))
