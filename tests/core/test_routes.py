@@ -167,3 +167,14 @@ def test_empty_category_sets():
     assert np.any(full.nodes["flags"] & CATEGORICAL)
     with pytest.raises(ValueError, match="category set"):
         replace(full, category_start=np.zeros_like(full.category_start), category_bits=full.category_bits[:0])
+
+
+def test_category_sets_that_do_not_exist():
+    X, y = rows(5000)
+    full = wrap(lightgbm(X, y), X, y).forest
+    categorical = np.flatnonzero(full.nodes["flags"] & CATEGORICAL)
+    for absent in (-1, len(full.category_start) - 1):
+        nodes = full.nodes.copy()
+        nodes["category_set"][categorical[0]] = absent
+        with pytest.raises(ValueError, match="category set that does not exist"):
+            replace(full, nodes=nodes)
