@@ -14,7 +14,7 @@ from pgbm_plugin.trees.forest import NODE
 from tests.gpu.compiling import ARCHITECTURES, assemble, compile_ptx, find_ptxas
 
 # Of a multiprocessor's 64 K registers, 1,024 threads of four blocks can have 64 each.
-MOST_REGISTERS, MOST_SHARED = 64, 4096
+MOST_REGISTERS, MOST_SHARED = 64, 8192
 
 f4, f8, i4, i8 = types.float32, types.float64, types.int32, types.int64
 
@@ -41,12 +41,12 @@ SIGNATURES = {
     ],
     "add_variances": [(array(f8, 2), *TREES, array(f8), array(f8), array(f8, 2))],
     "gradients": [
-        (array(f8), array(f8), array(f8), i8, f8, i8, array(f4), array(f4)),
-        (array(f8), array(f8), array(f4), i8, f8, i8, array(f4), array(f4)),
+        (array(f8), array(f8), array(f8), i8, f8, i8, array(f8), array(f8)),
+        (array(f8), array(f8), array(f4), i8, f8, i8, array(f8), array(f8)),
     ],
     "add_rows": [
-        (array(f8, 2), i4, *TREES[1:], i8, array(f8), array(f4), array(f4), array(f8), array(f8, 3)),
-        (array(f4, 2), i4, *TREES[1:], i8, array(f4), array(f4), array(f4), array(f4), array(f8, 3)),
+        (array(f8, 2), i4, *TREES[1:], i8, array(f8), *[array(f8)] * 3, array(f8), array(f8, 3)),
+        (array(f4, 2), i4, *TREES[1:], i8, array(f4), *[array(f8)] * 3, array(f4), array(f8, 3)),
     ],
     "merge": [(array(f8, 3), array(f8, 2))],
 }
