@@ -165,13 +165,14 @@ class LeafMoments:
             return LeafMoments.of_nothing(len(self.count))
         # the count of a leaf without new rows would underflow; compared with one new row, this count is negligible
         share = np.where(self.mass * decay > _FAINT, decay, 1.0)
-        squares = (share * sums for sums in (self.gg, self.hh, self.gh))
         return LeafMoments(
             self.rows * decay,
             self.count * share,
             self.g_mean,
             self.h_mean,
-            *squares,
+            share * self.gg,
+            share * self.hh,
+            share * self.gh,
             weight=None if self.weight is None else share * self.weight,
             freedom=share * self._freedom,
             effective=None if self.weight is None else self.size,
