@@ -65,6 +65,6 @@ class StudentT(Symmetric):
 
 
 def _quantile(df: Array, q: Array) -> Array:
-    """Return the quantile for loc 0 and scale 1; scipy wrongly returns +inf for levels near 0."""
-    z = stdtrit(df, q)
+    """Return the quantile for loc 0 and scale 1; scipy returns +inf for levels near 0, or NaN at 0 and 1."""
+    z = np.where((q <= 0.0) | (q >= 1.0), np.inf, stdtrit(df, q))
     return np.where(q < 0.5, -np.abs(z), z)

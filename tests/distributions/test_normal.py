@@ -287,8 +287,9 @@ def test_outcomes_that_are_not_finite(name):
 
 def test_students_quantiles_at_the_ends():
     d = StudentT.from_moments(np.zeros(1), np.ones(1))
-    assert np.array_equal(d.ppf([0.0, 1e-300, 1.0])[0], [-np.inf, -np.inf, np.inf])
+    assert np.array_equal(d.ppf([0.0, 1.0])[0], [-np.inf, np.inf])
     assert np.array_equal(d.isf([0.0, 1.0])[0], [np.inf, -np.inf])
+    assert d.ppf(1e-300)[0] < -1e99  # where the search of older versions of scipy ends
 
 
 def test_what_is_not_known_is_not_drawn():
