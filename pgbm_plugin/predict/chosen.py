@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConformalScores:
-    """What the residuals of the calibration rows were computed with: they are not valid for anything else."""
+    """Settings that the residuals of the calibration rows were computed with, and the only ones they are valid for."""
 
     rows: int
     rho: float

@@ -1,4 +1,4 @@
-"""What files of version 1 do not say: they have no floor of the calibrated variance, and name a family elsewhere."""
+"""Reader of format version 1, which has no floor of the calibrated variance and names the tuned family elsewhere."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_sizes_of_trees(change, text, refused, numeric, tmp_path):
 @pytest.mark.parametrize("field", ["default_left", "split_type"])
 @pytest.mark.parametrize("value", [2, 7, -1, -255, 257])
 def test_flags_of_splits(field, value, refused, numeric, tmp_path):
-    """Of a leaf they say nothing."""
+    """Ignore default_left and split_type at leaves, where they mean nothing."""
     xgb.train(XGB, xgb.DMatrix(*numeric), 2).save_model(tmp_path / "m.json")
     content = json.loads((tmp_path / "m.json").read_text())
     tree = content["learner"]["gradient_booster"]["model"]["trees"][1]

@@ -240,7 +240,7 @@ def test_scorer_weights_and_copies(numeric):
 
 
 def test_scorer_under_metadata_routing(numeric):
-    """As with scikit-learn's own scorers, weights that were not requested are refused, never dropped."""
+    """Refuse weights that were not requested, as scikit-learn's own scorers do, instead of dropping them."""
     X, y = numeric
     weight, seen = np.arange(len(y), dtype=float), []
 
