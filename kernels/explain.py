@@ -139,16 +139,17 @@ def add_shapley(
     point_weight: Any,
     value: Any,
     scale: Any,
+    addend: Any,
     goes: Any,
     follows: Any,
     out: Any,
 ) -> None:
-    """Add to ``out[i, f]`` the sum over trees of ``scale[i, t]`` times feature f's Shapley value for ``value``.
+    """Add to ``out[i, f]`` the sum over trees of feature f's Shapley values for ``value[j] * scale[i, t] + addend[j]``.
 
     Let a leaf's path have d features. The splits on feature k send the share z_k of the rows towards the leaf, and the
     row itself (o_k = 1) or not (o_k = 0). Then feature j gets
 
-        value (o_j - z_j) integral_0^1 prod_{k != j} (u o_k + (1 - u) z_k) du,
+        (value scale + addend) (o_j - z_j) integral_0^1 prod_{k != j} (u o_k + (1 - u) z_k) du,
 
     because the Shapley weight s! (d - s - 1)! / d! is the integral of u^s (1 - u)^(d - s - 1). The integrand is a
     polynomial of degree d - 1, which Gauss-Legendre's rule of d / 2 points, rounded up, integrates exactly.
@@ -168,7 +169,7 @@ def add_shapley(
                         follows[step_slot[step]] = 0.0
                 for p in range(point_start[d], point_start[d + 1]):
                     u = point[p]
-                    product = point_weight[p] * value[j] * scale[i, t]
+                    product = point_weight[p] * (value[j] * scale[i, t] + addend[j])
                     for k in range(d):
                         product *= u * follows[k] + (1.0 - u) * slot_share[first + k]
                     if product == 0.0:  # neither this row nor any other reaches the leaf

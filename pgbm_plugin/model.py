@@ -465,18 +465,15 @@ class ProbabilisticModel:
         side of a split. At ``rho = 0`` without a power map they add up to the Shapley values of the variance. Otherwise
         trees interact, through rho and through the power map. The parts are then scaled by the slope of the straight
         line from the average row to this row, so that they sum exactly.
+
+        With a boosted scale, the parts are first those of the logarithm of the variance: the exact Shapley values of
+        the sum of the steps, and the recursion's parts as above. Each row is then scaled by the slope of the straight
+        line from the average row to this row, as for the power map. The average row is that of the logarithm.
         """
         from .predict.explain import explain_variance
 
         state = self.state
-        if state.chosen.scale is not None:
-            raise ValueError(
-                "explain_variance is of the paper's recursion, and this model has a boosted scale: tune it with "
-                "variance='pgbm'"
-            )
-        rows, _ = self.read_rows(X, None, "cpu")
-        leaves = state.weights.sd, state.moments.mass
-        return explain_variance(state.forest, rows, *leaves, state.chosen.rho, state.chosen.calibration, self.n_jobs)
+        return explain_variance(state, self.read_rows(X, None, "cpu")[0], self.n_jobs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, for `pgbm_plugin.load`, which needs neither booster nor pickle.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +12,8 @@ from ..arrays import AnyArray, Array
 from ..parallel import run_chunks
 from ..tables.rows import Rows
 from ..trees.forest import Forest
-from .power_map import Calibration
-from .recursion import recursion
+from .recursion import leaf_sums, recursion
+from .state import ModelState
 
 # Steps from roots to leaves in all trees, at most; each takes 21 bytes.
 _MAX_STEPS = 1 << 26
@@ -51,8 +52,13 @@ def leaf_paths(forest: Forest, count: AnyArray) -> Paths:
     return Paths(step_start, *step_arrays, slot_start, slot_feature[:slots], slot_share[:slots])
 
 
-def add_shapley(forest: Forest, X: AnyArray, paths: Paths, value: Array, scale: Array, out: Array) -> None:
-    """Add to ``out`` (n, features) the Shapley values of every tree for leaf values (L,), times ``scale`` (n, T)."""
+def add_shapley(
+    forest: Forest, X: AnyArray, paths: Paths, value: Array, scale: Array, out: Array, step: Array | None = None
+) -> None:
+    """Add to ``out`` (n, features) the Shapley values of every tree for leaf values (L,), times ``scale`` (n, T).
+
+    Shapley values of further leaf values ``step`` (L,) are added as they are.
+    """
     from ..kernels import explain
 
     most = int(np.diff(paths.slot_start).max())
@@ -64,6 +70,7 @@ def add_shapley(forest: Forest, X: AnyArray, paths: Paths, value: Array, scale: 
         *_gauss_legendre(most),
         value,
         scale,
+        np.zeros(forest.n_leaves) if step is None else step,
         np.empty(len(forest.nodes), bool),
         np.empty(most),
         out,
@@ -78,47 +85,53 @@ def _gauss_legendre(most: int) -> tuple[NDArray[np.int64], Array, Array]:
     return start, 0.5 * (point + 1.0), 0.5 * weight
 
 
-def explain_variance(
-    forest: Forest,
-    rows: Rows,
-    leaf_sd: Array,
-    count: AnyArray,
-    rho: float,
-    calibration: Calibration,
-    n_jobs: int | None = None,
-) -> Array:
+def explain_variance(state: ModelState, rows: Rows, n_jobs: int | None = None) -> Array:
     """Return the (n, features + 1) parts of the variance, see `ProbabilisticModel.explain_variance`."""
     from ..kernels import explain
 
-    paths, value = leaf_paths(forest, count), leaf_sd**2
-    tree = forest.tree_of_leaf()
+    forest, leaf_sd, rho, scale = state.forest, state.weights.sd, state.chosen.rho, state.chosen.scale
+    paths, value = leaf_paths(forest, state.moments.mass), leaf_sd**2
+    tree, step = forest.tree_of_leaf(), None if scale is None else scale.step
     # the weight of a leaf is the product of its shares, and 1 for a tree without splits
     at = np.repeat(np.arange(forest.n_leaves), np.diff(paths.slot_start))
     weight = np.ones(forest.n_leaves)
     np.multiply.at(weight, at, paths.slot_share)
     mean_sd = np.sqrt(np.bincount(tree, weight * value, forest.n_trees))
     mean_variance = recursion(mean_sd, rho)
+    base = float(mean_variance[-1])
 
     out, variance = np.zeros((len(rows), forest.features.count + 1)), np.empty(len(rows))
 
     def chunk(lo: int, hi: int) -> None:
         for begin, end, X in rows.blocks(lo, hi):
-            scale = np.empty((end - begin, forest.n_trees))
+            slope = np.empty((end - begin, forest.n_trees))
             means = mean_sd, mean_variance, rho, np.empty(forest.n_trees)
-            explain.secants(X, *forest.routing, leaf_sd, *means, scale, variance[begin:end])
-            add_shapley(forest, X, paths, value, scale, out[begin:end])
+            explain.secants(X, *forest.routing, leaf_sd, *means, slope, variance[begin:end])
+            if scale is not None:
+                slope *= _secants(lambda v: scale.logarithm(v, 0.0), variance[begin:end], base, base)[:, None]
+            add_shapley(forest, X, paths, value, slope, out[begin:end], step)
 
     run_chunks(chunk, len(rows), _CHUNK, n_jobs)
-    base = float(mean_variance[-1])
-    out[:, :-1] *= _secant(calibration, variance, base)[:, None]
-    out[:, -1] = calibration(np.array([base]))[0]
+
+    def calibrated(x: Array) -> Array:
+        return state.chosen.calibration(x if scale is None else np.exp(x))
+
+    unit = base
+    if scale is not None:  # the parts are now those of the logarithm
+        variance = scale.logarithm(variance, leaf_sums(forest, rows, scale.step, n_jobs))
+        base, unit = float(scale.logarithm(base, weight @ scale.step)), 1.0
+    out[:, :-1] *= _secants(calibrated, variance, base, unit)[:, None]
+    out[:, -1] = calibrated(np.array([base]))[0]
     return out
 
 
-def _secant(calibration: Calibration, variance: Array, base: float) -> Array:
-    """Return the (n,) slopes of the power map between `variance` and `base`; its derivative where they are equal."""
-    difference = variance - base
-    same = np.abs(difference) <= 1e-9 * (variance + base)
-    rise = calibration(variance) - calibration(np.full_like(variance, base))
-    derivative = calibration.b * calibration(variance) / np.where(variance > 0.0, variance, 1.0)
-    return np.where(same, derivative, rise / np.where(same, 1.0, difference))
+def _secants(function: Callable[[Array], Array], x: Array, base: float, unit: float) -> Array:
+    """Return the (n,) slopes of a function between `x` and `base`.
+
+    Where these are nearly equal, it is the slope of a short line around them, whose length is a share of `unit`.
+    """
+    short = 1e-5 * unit
+    near = np.abs(x - base) <= 0.01 * short
+    begin, end = np.where(near, x - short, base), np.where(near, x + short, x)
+    length = end - begin
+    return (function(end) - function(begin)) / np.where(length != 0.0, length, 1.0)

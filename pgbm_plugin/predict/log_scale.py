@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,10 @@ class LogScale:
         """Return the (n,) variances from the recursion's variances and the sums of the rows' steps."""
         scale = np.exp(self.start + steps)
         return scale * np.maximum(variance, self.floor) ** self.power if self.power else scale
+
+    def logarithm(self, variance: Any, steps: Any) -> Any:
+        """Return the logarithms of these variances."""
+        return self.start + steps + self.power * np.log(np.maximum(variance, self.floor))
 
     def mapped(self, b: float, log_c: float) -> LogScale:
         """Return the scale with the power map sigma^2 -> c sigma^(2 b) on top."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from itertools import combinations
 
 import lightgbm as lgb
@@ -13,7 +14,9 @@ import xgboost as xgb
 
 from pgbm_plugin import wrap
 from pgbm_plugin.predict.explain import add_shapley, leaf_paths
+from pgbm_plugin.predict.log_scale import LogScale
 from pgbm_plugin.predict.power_map import Calibration
+from pgbm_plugin.predict.predictions import predict_margins
 from pgbm_plugin.predict.recursion import margins_and_variances
 from pgbm_plugin.tables.rows import read_rows
 from pgbm_plugin.trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
@@ -59,8 +62,9 @@ def shapley(forest, count, value, root, row):
 
 def explained(model, row):
     """The definition of explain_variance, tree by tree."""
-    forest, rho, square = model.forest, model.rho, model.weights.sd**2
+    forest, rho, square, scale = model.forest, model.rho, model.weights.sd**2, model.chosen.scale
     parts, v, base = np.zeros(forest.features.count), 0.0, 0.0
+    steps, step, mean_step = 0.0, 0.0, 0.0
     for root in forest.root:
         phi, mean, own = shapley(forest, model.moments.count, square, root, row)
         s, s_mean = math.sqrt(own), math.sqrt(mean)
@@ -70,8 +74,25 @@ def explained(model, row):
         # eq. 12 as a sum of squares: elsewhere it cancels
         v = (math.sqrt(v) - rho * s) ** 2 + s**2 * (1 - rho**2)
         base = (math.sqrt(base) - rho * s_mean) ** 2 + mean * (1 - rho**2)
+        if scale:
+            phi, mean, own = shapley(forest, model.moments.count, scale.step, root, row)
+            steps, step, mean_step = steps + phi, step + own, mean_step + mean
+    if scale:  # the parts of the logarithm, each between its own ends
+        ends = [scale.power * math.log(max(end, scale.floor)) for end in (v, base)]
+        parts = parts * (ends[0] - ends[1]) / (v - base) + steps
+        log_v, log_base = scale.start + ends[0] + step, scale.start + ends[1] + mean_step
+        own, mean = (model.calibration(math.exp(end)) for end in (log_v, log_base))
+        return np.array([*parts * (own - mean) / (log_v - log_base), mean])
     slope = (model.calibration(v) - model.calibration(base)) / (v - base)
     return np.array([*parts * slope, model.calibration(base)])
+
+
+def with_scale(model, power, share_of_floor=0.01):
+    """Give the model a boosted scale with arbitrary steps."""
+    step = np.random.default_rng(1).normal(0.0, 0.3, model.forest.n_leaves)
+    scale = LogScale(step, 0.4, power, share_of_floor * model.state.typical_variance())
+    model.state = replace(model.state, chosen=replace(model.chosen, scale=scale))
+    return model
 
 
 def quiet_wrap(*args, **kwargs):
@@ -101,6 +122,43 @@ def test_definition(booster, kind, rho, make_data):
     want = np.array([explained(model, row) for row in block.astype(float)])
     # slopes of secants between variances that nearly agree lose digits, in the oracle too
     np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-9 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("share_of_floor", [0.01, 1.0])  # no row is below the floor, or many rows are
+@pytest.mark.parametrize("power", [0.0, 0.4, 1.0, 1.7])
+def test_definition_of_a_boosted_scale(power, share_of_floor, make_data):
+    X, y = make_data("nan", n=300)
+    model = quiet_wrap(train("lightgbm", X, y), X, y)
+    model.rho, model.calibration = 0.3, Calibration(0.7, 1.9)
+    got = with_scale(model, power, share_of_floor).explain_variance(X[:20])
+    want = np.array([explained(model, row) for row in X[:20]])
+    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-9 * np.abs(want).max())
+
+
+def test_a_scale_without_steps_is_the_power_map(make_data):
+    """Two ways to say the same variance give the same parts: slopes of lines multiply."""
+    X, y = make_data("nan", n=300)
+    model = quiet_wrap(train("xgboost", X, y), X, y)
+    model.calibration = Calibration(0.6, 2.5)
+    want = model.explain_variance(X)
+    scale = LogScale(np.zeros(model.forest.n_leaves), math.log(2.5), 0.6, 1e-12)
+    model.state = replace(model.state, chosen=replace(model.chosen, scale=scale, calibration=Calibration()))
+    np.testing.assert_allclose(model.explain_variance(X), want, rtol=1e-8, atol=1e-10 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("variance", ["boosted", "auto"])
+@pytest.mark.parametrize("params", [{}, {"objective": "poisson"}, {"min_data_in_leaf": 1, "num_leaves": 90}], ids=str)
+def test_a_tuned_scale_sums_to_the_variance(params, variance, mixed):
+    X, y = mixed
+    model = quiet_wrap(train("lightgbm", X[:250], y[:250], **params), X[:250], y[:250], variance=variance)
+    model.tune(X[250:], y[250:], distributions="normal")
+    if model.chosen.scale is None:
+        with_scale(model, 0.5)
+    got, state = model.explain_variance(X), model.state
+    rows = read_rows(X, model.forest.features)
+    want = model.calibration(predict_margins(state, rows, None, model.rho, state.chosen.scale, 1).variance)
+    np.testing.assert_allclose(got.sum(axis=1), want, rtol=1e-9)
+    assert np.ptp(got[:, -1]) == 0.0
 
 
 def test_lightgbm_agrees(make_data):
