@@ -3,7 +3,7 @@
 python examples/drift.py [--quick]
 
 Only the noise grows, month by month. The mean stays the same, so the trees need no training. `update` adds the labelled
-rows of each month to the moments of the leaves; with decay 0.5, rows count half as much with each month that passes.
+rows of each month to the moments of the leaves; with decay 0.2, rows count a fifth as much with each month that passes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from pgbm_plugin import wrap
 from pgbm_plugin.scores import coverage
 
-MONTHS, DECAY = 12, 0.5
+MONTHS, DECAY = 12, 0.2
 
 
 def make_rows(n: int, noise: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -110,7 +110,7 @@ class ProbabilisticModel:
 
     @rho.setter
     def rho(self, value: float) -> None:
-        self._choose(rho=self.chosen.check_effect(value))
+        self._choose(rho=self.chosen.check_effect(value), by_user=True)
 
     @property
     def distribution(self) -> str:
@@ -126,7 +126,7 @@ class ProbabilisticModel:
 
     @calibration.setter
     def calibration(self, value: Calibration) -> None:
-        self._choose(calibration=value)
+        self._choose(calibration=value, by_user=True)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in ("state", "device", "n_jobs") and not hasattr(type(self), name):
@@ -434,9 +434,15 @@ class ProbabilisticModel:
         row reaches keep their spread; with a decay of 0, they get the average spread of their tree.
 
         `default_rho` is computed anew from the number of rows, and so is `rho` if it was the default. What `tune` chose
-        stays, with its power map rescaled: if all variances double, so do the calibrated ones. `conformalize` holds for
-        the old spread only, and must be called again. The certificate is that of all rows. If anything fails, the model
-        is what it was.
+        stays, and is rescaled: if all variances double, so do the calibrated ones. A boosted scale is rescaled, too.
+
+        New rows have larger residuals than training rows, even if the noise is the same, and `tune` has corrected for
+        that. So if the model is tuned or has a boosted scale, and the rows are one table, their residuals decide by how
+        much the calibrated variances change, and a boosted scale gets further steps from them. From batches, files,
+        Dask or moments only the moments are known. Then variances may become too large: tune again.
+
+        `conformalize` holds for the old spread only, and must be called again. The certificate is that of all rows. If
+        anything fails, the model is what it was.
 
         Parameters
         ----------

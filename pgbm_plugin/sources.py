@@ -22,7 +22,7 @@ from .losses.torch_objective import TorchObjective
 from .streams.batches import is_labelled_stream, is_stream
 from .streams.moments import stream_moments
 from .streams.partitions import dask_moments, is_dask
-from .tables.labelled import RawRows, read_labelled
+from .tables.labelled import LabelledRows, RawRows, read_labelled
 from .training.recorded import recorded
 from .trees.forest import Forest
 from .trees.objectives import custom, forgotten
@@ -38,6 +38,13 @@ class Options(NamedTuple):
     progress: bool = False
 
 
+class Further(NamedTuple):
+    """Moments of further rows, and the rows themselves if they are in memory."""
+
+    moments: LeafMoments
+    data: LabelledRows | None = None
+
+
 class Source(ABC):
     """Labelled rows, or moments of them, in one of the forms that users have."""
 
@@ -49,7 +56,7 @@ class Source(ABC):
         """Measure the leaves of a booster's trees, and settle what its spec leaves open."""
 
     @abstractmethod
-    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
         """Return the moments of further rows, under the settled spec of a wrapped model."""
 
 
@@ -103,14 +110,14 @@ class Table(Source):
         data = read_labelled(raw, forest, spec, options.device)
         return measure_table(booster, forest, spec, objective, data, options.n_jobs, options.progress)
 
-    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
         raw = completed(self.raw)
         if raw.y is None:
             raise TypeError("update needs labels: model.update(X, y)")
         data = read_labelled(raw, forest, spec, options.device)
         spec = with_diagonal(for_init_score(on_rows(spec, data), data.init_score))
         rows = data.on_margin_scale(spec)
-        return leaf_moments(forest, spec, rows, n_jobs=options.n_jobs, progress=options.progress)
+        return Further(leaf_moments(forest, spec, rows, n_jobs=options.n_jobs, progress=options.progress), data)
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,7 @@ class Held(Source):
             "leave it out, or give the rows as well, wrap(booster, X, y)",
         )
 
-    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
         raise TypeError("update needs rows: model.update(X, y)")
 
 
@@ -153,16 +160,16 @@ class Given(Source):
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         refuse({"objective": options.objective}, "moments are complete: give it to partial_moments")
-        moments = self.further(forest, spec, options)
+        moments = self.further(forest, spec, options).moments
         if spec.objective is None:
             spec = replace(spec, objective=custom(forgotten))
         if spec.start_is_mean:
             spec = with_implied_base_score(forest, spec, moments)
         return judge(forest, spec, moments)
 
-    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
         check_moments(forest, self.moments)
-        return self.moments
+        return Further(self.moments)
 
 
 @dataclass(frozen=True)
@@ -176,8 +183,8 @@ class Batches(Source):
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         return judge(forest, *self._gather(forest, spec, _objective(booster, options), options, settle=True))
 
-    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
-        return self._gather(forest, spec, own_objective(spec), options, settle=False)[1]
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
+        return Further(self._gather(forest, spec, own_objective(spec), options, settle=False)[1])
 
     def _gather(
         self,
@@ -212,9 +219,9 @@ class Collection(Source):
         objective = _objective(booster, options)
         return judge(forest, *dask_moments(forest, spec, self.raw, objective, device=options.device))
 
-    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> LeafMoments:
+    def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
         objective = own_objective(spec)
-        return dask_moments(forest, spec, self.raw, objective, settle=False, device=options.device)[1]
+        return Further(dask_moments(forest, spec, self.raw, objective, settle=False, device=options.device)[1])
 
 
 def _objective(booster: Any, options: Options) -> CustomObjective | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .calibration.follow import follow_residuals, is_comparable
 from .leaves.certificate import Certificate, certify
 from .leaves.moments import LeafMoments
 from .leaves.weights import leaf_weights, typical_variance
@@ -13,29 +14,33 @@ from .sources import Options, Source
 
 def updated(state: ModelState, source: Source, decay: float | None, options: Options) -> ModelState:
     """Return the state with the moments of more rows merged in, see `ProbabilisticModel.update`."""
-    if state.chosen.scale is not None or state.training_scale is not None:
-        raise ValueError(
-            "update changes the moments, and a boosted scale would stay behind: wrap the model with "
-            "variance='pgbm', or tune it again with newer rows"
-        )
     decay = 1.0 if decay is None else float(decay)
     if not 0.0 <= decay <= 1.0:
         raise ValueError(f"decay must lie in [0, 1], not {decay}: what rows seen before still count for")
-    further = source.further(state.forest, state.spec, options)
+    further, data = source.further(state.forest, state.spec, options)
     moments = state.moments.faded(decay).merge(further)
     weights = leaf_weights(state.forest, state.spec, moments)
     before, after = (
         typical_variance(state.forest, *leaves) for leaves in ((state.moments, state.weights), (moments, weights))
     )
-    chosen, rho = state.chosen, default_rho(moments)
+    ratio = after / before if before > 0 else 1.0
+    chosen, scale, rho = state.chosen, state.chosen.scale, default_rho(moments)
     chosen = replace(
         chosen,
         rho=rho if chosen.rho == state.default_rho else chosen.rho,
-        calibration=chosen.calibration.rescaled(after / before if before > 0 else 1.0),
+        calibration=chosen.calibration.rescaled(ratio),
+        scale=None if scale is None else scale.rescaled(ratio),
         conformal=None,  # but `around` stays, for the next `conformalize`
     )
     certificate = _certificate(state, moments, further.rows)
-    return replace(state, moments=moments, weights=weights, certificate=certificate, chosen=chosen, default_rho=rho)
+    new = replace(state, moments=moments, weights=weights, certificate=certificate, chosen=chosen, default_rho=rho)
+    if data is not None and certificate.status != "certified" and is_comparable(state.chosen):
+        followed = follow_residuals(state, new, data, further, options.n_jobs)
+        if followed is not None:
+            new, ratio = replace(new, chosen=followed[0]), followed[1]
+    if state.training_scale is None:
+        return new
+    return replace(new, training_scale=state.training_scale.rescaled(ratio))
 
 
 def _certificate(state: ModelState, moments: LeafMoments, further: float) -> Certificate:

@@ -52,6 +52,8 @@ class Chosen:
         A boosted scale that replaces the recursion's variance.
     around : str
         The family that `conformalize` found, and replaced by "conformal".
+    by_user : bool
+        Whether the user set `rho` or `calibration`, before or after `tune`.
     """
 
     rho: float
@@ -63,6 +65,7 @@ class Chosen:
     scale: LogScale | None = None
     residual_weight: Array | None = None
     around: str = "normal"
+    by_user: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", check_rho(self.rho))
@@ -84,6 +87,11 @@ class Chosen:
     def tuned(self) -> bool:
         """Return whether `tune` chose the settings."""
         return self.tuned_on is not None
+
+    @property
+    def calibrated(self) -> bool:
+        """Return whether held-out rows, or the user, chose how large the spread is."""
+        return self.tuned or self.by_user or self.residuals is not None
 
     def check_effect(self, rho: float) -> float:
         """Return a correlation other than the chosen one; refuse it if it has no effect."""

@@ -35,3 +35,10 @@ class LogScale:
     def mapped(self, b: float, log_c: float) -> LogScale:
         """Return the scale with the power map sigma^2 -> c sigma^(2 b) on top."""
         return replace(self, step=b * self.step, start=b * self.start + log_c, power=b * self.power)
+
+    def rescaled(self, ratio: float) -> LogScale:
+        """Rescale so that recursions with variances `ratio` times larger give variances `ratio` times larger."""
+        if not 0.0 < ratio < np.inf:
+            return self
+        start = self.start + (1.0 - self.power) * float(np.log(ratio))
+        return replace(self, start=start, floor=self.floor * ratio)

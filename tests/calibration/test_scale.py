@@ -304,8 +304,6 @@ def test_refusals(trained):
         model.tune(X, y, variance="best")
     with pytest.raises(ValueError, match="needs calibrate=True"):
         model.tune(*rows(300, seed=1), calibrate=False)
-    with pytest.raises(ValueError, match="tune it again"):
-        model.update(X, y)
     with pytest.raises(TypeError, match="in one table"):
         wrap(booster, iter([(X, y)]), variance="boosted")
     streamed = wrap(booster, iter([(X, y)]), variance="auto")
