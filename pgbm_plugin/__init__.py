@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from . import interrupt  # noqa: F401, before all others: from here on, Ctrl-C ends the command quietly
 from .embed import embed
-from .errors import UnsupportedModelError
+from .errors import UnsupportedModelError, UntunedWarning
 from .leaves.moments import LeafMoments
 from .load import load
 from .losses.torch_objective import torch_objective
@@ -26,6 +26,7 @@ __all__ = [
     "LeafMoments",
     "ProbabilisticModel",
     "UnsupportedModelError",
+    "UntunedWarning",
     "crps_callback",
     "embed",
     "load",

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from .checks import check_level, level_names
 from .losses.custom_objectives import CustomObjective
 from .model import ProbabilisticModel
-from .predict.predictions import check_init_score
+from .predict.predictions import check_calibrated, check_init_score
 from .streams.partitions import check_columns, is_dask, is_dask_frame, one_block_wide, partitions, shared
 from .tables.rows import table_length
 from .wrap import wrap as wrap_rows
@@ -86,7 +86,7 @@ class DaskModel:
             parts = model.predict_columns(X, quantiles, distribution=distribution, rho=rho)
             return np.stack(list(parts.values()), axis=1)
 
-        return self._each(dX, columns, ["mean", "std", *level_names(quantiles)], frame=True)
+        return self._each(dX, columns, ["mean", "std", *level_names(quantiles)], frame=True, rho=rho)
 
     def predict_var(self, dX: Any) -> Any:
         """Return the (n,) predictive variances."""
@@ -115,13 +115,17 @@ class DaskModel:
         names: str | list[str],
         dtype: np.dtype[Any] = np.dtype(float),  # noqa: B008, it is immutable
         frame: bool = False,
+        rho: float | None = None,
     ) -> Any:
         """Return a lazy collection that applies `values` to each partition."""
         task = _Values(values, names, dtype)
         if not is_dask(dX):
             return (task.frame if frame or hasattr(dX, "iloc") else task.array)(dX, self.model)
         if names != "mean":
-            check_init_score(self.model.state, None)  # here, because nobody sees the warnings of workers
+            # here, because nobody sees the warnings of workers
+            check_init_score(self.model.state, None)
+            if rho is None:
+                check_calibrated(self.model.chosen, vars(self.model))
         snapshot = copy.copy(self.model)
         snapshot.n_jobs = 1
         meta = task.frame(np.empty((0, 0)), snapshot)

@@ -1,4 +1,4 @@
-"""The error class of the package, and its way to warn."""
+"""The error and warning classes of the package, and its way to warn."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ class UnsupportedModelError(ValueError):
     """Raised for a kind of model that no honest distribution can be given for; the message names it."""
 
 
-def warn(message: str) -> None:
-    """Emit a UserWarning that points at the user's own line, however deep in the package it was found."""
+class UntunedWarning(UserWarning):
+    """Warns, once per model, that nothing has calibrated its spread: intervals are usually too narrow.
+
+    Calibrate the model with ``wrap(booster, X, y, cv=5)``, with `tune` or with `conformalize`. If you set `rho` or
+    `calibration` yourself, or load a model that was calibrated, there is no warning.
+    """
+
+
+def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
+    """Emit a warning that points at the user's own line, however deep in the package it was found."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, UserWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from .leaves.weights import LeafWeights
 from .predict.chosen import Chosen
 from .predict.log_scale import LogScale
 from .predict.power_map import Calibration
-from .predict.predictions import predict_distributions, predict_mean, read_unlabelled, summary
+from .predict.predictions import check_calibrated, predict_distributions, predict_mean, read_unlabelled, summary
 from .predict.state import Mean, ModelState
 from .sources import Options, find_source
 from .streams.batches import is_stream, naming, unlabelled_stream
@@ -103,6 +104,7 @@ class ProbabilisticModel:
         self.state = state
         self.device = device
         self.n_jobs = n_jobs
+        vars(self)["untold"] = True  # until the first distribution, see `check_calibrated`
 
     @property
     def rho(self) -> float:
@@ -215,7 +217,9 @@ class ProbabilisticModel:
             if column is not None:
                 raise TypeError(f"{name} belongs to one table: predict batch by batch, predict_dist(X, {name}=)")
         self.chosen.checked_family(distribution, rho, self.state.support)  # before a batch is read
-        snapshot = ProbabilisticModel(self.state, device=self.device, n_jobs=self.n_jobs)  # this model may be tuned
+        if rho is None:
+            check_calibrated(self.chosen, vars(self))
+        snapshot = copy.copy(self)  # this model may be tuned
         return snapshot._batches(X, device, distribution, rho, dtype)  # type: ignore[return-value]
 
     def _batches(self, X: Any, device: str | None, *options: Any) -> Iterator[Distribution]:
@@ -311,11 +315,20 @@ class ProbabilisticModel:
         return read_unlabelled(self.state, X, init_score, self._device(device))
 
     def _distributions(
-        self, X: Any, init_score: Any, device: str | None, sample_weight: Any, *options: Any
+        self,
+        X: Any,
+        init_score: Any,
+        device: str | None,
+        sample_weight: Any,
+        distribution: str | None = None,
+        rho: float | None = None,
+        dtype: Any = np.float64,
     ) -> tuple[NDArray[Any], Distribution]:
         state = self.state  # once, as another thread may tune meanwhile
         rows = self.read_rows(X, init_score, device)
-        return predict_distributions(state, *rows, sample_weight, self.n_jobs, *options)
+        if rho is None:  # a rho of this call is the user's choice
+            check_calibrated(state.chosen, vars(self))
+        return predict_distributions(state, *rows, sample_weight, self.n_jobs, distribution, rho, dtype)
 
     def _device(self, device: str | None) -> str:
         return self.device if device is None else check_device(device)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from ..arrays import AnyArray, Array
 from ..boosters import read_dataset
 from ..checks import interval_names, level_names
-from ..errors import warn
+from ..errors import UntunedWarning, warn
 from ..tables.columns import read_column
 from ..tables.cuda_rows import read_rows_for
 from ..tables.rows import Rows
@@ -99,6 +99,26 @@ def check_init_score(state: ModelState, init_score: Any) -> None:
             "training had an init_score (base_margin), but these rows have none: their distributions hold only what "
             "the trees add to it; give init_score="
         )
+
+
+def check_calibrated(chosen: Chosen, untold: dict[str, Any]) -> None:
+    """Warn if nothing has calibrated the spread, but only while `untold` has the key "untold".
+
+    A thread that takes the key out is the only one that warns. The key is put back if a filter turns the warning into
+    an error, so that the next call fails, too.
+    """
+    if chosen.calibrated or not untold.pop("untold", False):
+        return
+    try:
+        warn(
+            "this model is untuned: its spread is that of the rows that wrap saw, and intervals are usually far too "
+            "narrow; calibrate it with wrap(booster, X, y, cv=5), model.tune(X_val, y_val) or "
+            "model.conformalize(X_cal, y_cal), or set model.rho to keep the spread as it is",
+            UntunedWarning,
+        )
+    except UntunedWarning:
+        untold["untold"] = True
+        raise
 
 
 def summary(

@@ -103,6 +103,7 @@ def _build(
     """Check what a file holds, and build a model from it."""
     if version == 1:
         complete_version_1(header)
+    _complete_by_user(header)
     table = (DIGESTS if forest else TREE_ARRAYS) | ARRAYS
     parts = check_scalars(header, SCALARS if forest else TREE_SCALARS | SCALARS)
     check_arrays(arrays, table)
@@ -130,6 +131,14 @@ def _build(
             state = with_floor_of_version_1(state)
         _check_range(state)
     return state
+
+
+def _complete_by_user(header: dict[str, Any]) -> None:
+    """Add to older files whether the user set rho or the power map: it was so if they are not the defaults."""
+    settings, model, calibration = (header.get(name) for name in ("settings", "model", "calibration"))
+    if isinstance(settings, dict) and isinstance(model, dict) and isinstance(calibration, dict):
+        same = settings.get("rho") == model.get("default_rho") and calibration.get("b") == calibration.get("c") == 1.0
+        settings.setdefault("by_user", not same and settings.get("tuned_on") is None)
 
 
 def _check_moments(moments: Mapping[str, Any]) -> None:

@@ -112,9 +112,8 @@ def test_residuals_have_the_size_that_tune_saw(over_fitted):
 
 def test_an_untuned_scale_expects_normal_residuals(over_fitted):
     model = wrap(*over_fitted, variance="boosted")
-    X, y = make_rows(1500, 3)
-    before = model.predict_var(X)
-    prediction = model.predict(X)
+    X = make_rows(1500, 3)[0]
+    before, prediction = model.predict_var(X), model.predict(X)
     model.update(X, prediction + 3.0 * np.sqrt(before) * np.random.default_rng(0).normal(size=len(X)), decay=0.0)
     assert np.median(model.predict_var(X) / before) == pytest.approx(9.0, rel=0.1)
 

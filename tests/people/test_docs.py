@@ -6,13 +6,14 @@ Every page is a session of its own: its blocks run in order, with the names that
 from __future__ import annotations
 
 import re
+import warnings
 
 import numpy as np
 import pytest
 import xgboost as xgb
 
 import pgbm_plugin
-from pgbm_plugin import distributions, scores
+from pgbm_plugin import UntunedWarning, distributions, scores
 from pgbm_plugin.distributions import FAMILIES
 from tests import ROOT
 
@@ -34,6 +35,7 @@ def test_code_blocks(page, tmp_path, monkeypatch):
     monkeypatch.setattr("pgbm_plugin.calibration.search.FAMILIES", distributions.FAMILIES)
     if any("torch_objective(" in code and runs for code, runs in blocks(page)):
         pytest.importorskip("torch")
+    warnings.simplefilter("error", UntunedWarning)  # readers copy what they see, so it must be calibrated
     names = given_names()
     for code, runs in blocks(page):
         block = compile(code, str(page), "exec")
