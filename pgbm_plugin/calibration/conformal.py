@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ..errors import warn
 from ..predict.chosen import Chosen, ConformalScores, hash_labels
@@ -11,11 +12,11 @@ from ..tables.labelled import RawRows
 from .held_out import read_held_out
 
 
-def conformalize(state: ModelState, raw: RawRows, device: str, n_jobs: int | None) -> Chosen:
+def conformalize(state: ModelState, raw: RawRows, out_of_fold: Any, device: str, n_jobs: int | None) -> Chosen:
     """Return the settings with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
-    held_out = read_held_out(state, "conformalize", raw, "y_cal", 2, device, n_jobs)
+    held_out = read_held_out(state, "conformalize", raw, "y_cal", 2, device, n_jobs, out_of_fold=out_of_fold)
     chosen, calibration = state.chosen, state.floored_calibration()
-    if hash_labels(held_out.y) == chosen.tuned_on:
+    if out_of_fold is None and hash_labels(held_out.y) == chosen.tuned_on:
         warn("tune has seen these rows, so coverage is not guaranteed: give conformalize rows of its own")
     residuals, _ = held_out.margins.standardised_residuals(held_out.y, calibration)
     return replace(

@@ -23,6 +23,7 @@ def tune(
     state: ModelState,
     raw: RawRows,
     *,
+    out_of_fold: Any = None,
     score: Literal["crps", "nll"],
     distributions: Sequence[str] | str | None,
     rho: ArrayLike | None,
@@ -39,7 +40,9 @@ def tune(
     source = state.variance if variance is None else check_variance(variance)
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
-    held_out = read_held_out(state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, recursion=True)
+    held_out = read_held_out(
+        state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold, recursion=True
+    )
     if not np.any(held_out.margins.variance > 0):
         raise ValueError(
             "there is no variance to tune: every leaf that these rows reach held one row, or equal labels; train with "
