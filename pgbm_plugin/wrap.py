@@ -157,7 +157,7 @@ def wrap(
             warn(f"X has none of the model's column names: they are taken by position, as {forest.booster} does")
         forest = forest.with_features(with_seen_categories(data.rows.features, data.rows))
     state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance)
-    if variance != "pgbm" and data is not None:
+    if variance != "pgbm" and data is not None and cv is None:
         state = _with_scale(state, data, n_jobs)
     model = _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
     if train is not None and data is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import Variance, check_variance
-from ..predict.chosen import Chosen, hash_labels
+from ..predict.chosen import Chosen, ConformalScores, hash_labels
 from ..predict.state import ModelState
 from ..tables.labelled import RawRows
 from .blend import blended
@@ -43,24 +43,28 @@ def tune(
     held_out = read_held_out(
         state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold, recursion=True
     )
-    if not np.any(held_out.margins.variance > 0):
+    no_spread = not np.any(held_out.margins.variance > 0)
+    if no_spread and source == "pgbm":
         raise ValueError(
             "there is no variance to tune: every leaf that these rows reach held one row, or equal labels; train with "
-            "more rows per leaf, or wrap held-out rows"
+            "more rows per leaf, wrap held-out rows, or take the spread from residuals, variance='auto'"
         )
     weight = np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
     positive = distributions is not None or state.predicts_positive()
     validation = Validation(*held_out[:3], weight / weight.sum(), score, positive, state.weights.sd, n_jobs)
+    if no_spread:
+        validation = validation.with_variance(np.ones(len(held_out.y)))
     options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
     result, scale = search(validation, state.default_rho, grid=grid, **options), None
     if source != "pgbm":
         scale, result = blended(
             validation,
             result,
-            state.training_scale,
-            recursion=source == "auto",
+            state.training_scale if out_of_fold is None else None,  # it has seen these rows
+            recursion=source == "auto" and not no_spread,
             families_of=lambda rows, rho: search(rows, rho, grid=np.array([rho]), **options),
         )
+    scored = ConformalScores(len(result.residuals), result.best.rho, result.best.calibration)
     chosen = Chosen(
         result.best.rho,
         result.best.distribution,
@@ -68,6 +72,7 @@ def tune(
         result.residuals,
         tuned_on=hash_labels(held_out.y),
         scale=scale,
+        cross_fitted=None if out_of_fold is None else scored,
         residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
     )
     return chosen, result

@@ -52,6 +52,9 @@ class Chosen:
         A boosted scale that replaces the recursion's variance.
     around : str
         The family that `conformalize` found, and replaced by "conformal".
+    cross_fitted : ConformalScores or None
+        What the residuals of `tune` with out-of-fold predictions are scores of: each is in the unit of a scale that had
+        not seen its row. None after any other `tune`; files do not keep it.
     """
 
     rho: float
@@ -63,6 +66,7 @@ class Chosen:
     scale: LogScale | None = None
     residual_weight: Array | None = None
     around: str = "normal"
+    cross_fitted: ConformalScores | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", check_rho(self.rho))
