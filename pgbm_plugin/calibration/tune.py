@@ -13,6 +13,7 @@ from ..predict.chosen import Chosen, ConformalScores, hash_labels
 from ..predict.state import ModelState
 from ..tables.labelled import RawRows
 from .blend import blended
+from .boosted_scale import HELD_OUT_RATE, TRAINING_RATE
 from .held_out import read_held_out
 from .search import families, rho_grid, search
 from .tune_result import TuneResult
@@ -62,6 +63,7 @@ def tune(
             result,
             state.training_scale if out_of_fold is None else None,  # it has seen these rows
             recursion=source == "auto" and not no_spread,
+            rate=HELD_OUT_RATE if out_of_fold is None else TRAINING_RATE,
             families_of=lambda rows, rho: search(rows, rho, grid=np.array([rho]), **options),
         )
     scored = ConformalScores(len(result.residuals), result.best.rho, result.best.calibration)
