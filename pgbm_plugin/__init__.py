@@ -16,6 +16,7 @@ from .leaves.moments import LeafMoments
 from .load import load
 from .losses.torch_objective import torch_objective
 from .model import ProbabilisticModel
+from .out_of_fold import out_of_fold
 from .partial_moments import partial_moments
 from .training.crps import crps_callback
 from .training.record import record
@@ -30,6 +31,7 @@ __all__ = [
     "crps_callback",
     "embed",
     "load",
+    "out_of_fold",
     "partial_moments",
     "record",
     "torch_objective",

@@ -338,6 +338,7 @@ class ProbabilisticModel:
         X_val: Any,
         y_val: Any,
         *,
+        out_of_fold: Any = None,
         score: Literal["crps", "nll"] = "crps",
         distributions: Sequence[str] | str | None = None,
         rho: ArrayLike | None = None,
@@ -356,6 +357,12 @@ class ProbabilisticModel:
         ----------
         X_val, y_val : table and column
             At least 6 rows that training did not see, and their labels. The search looks at 2,000 of them at most.
+            With `out_of_fold`, these are the rows of training.
+        out_of_fold : column, optional
+            Predictions of these rows by models that were trained without them, with the settings of this one: from
+            `pgbm_plugin.out_of_fold`, ``cross_val_predict`` or the folds of a competition. They replace the model's
+            own, whose residuals are too small on rows that training saw; the spreads are those of the model. NaN for a
+            row without one, which is then left out.
         score : {"crps", "nll"}
             The continuous ranked probability score, or the negative log likelihood.
         distributions : str or sequence of str, optional
@@ -385,6 +392,7 @@ class ProbabilisticModel:
         chosen, result = tune(
             self.state,
             RawRows(X_val, y_val, sample_weight, init_score),
+            out_of_fold=out_of_fold,
             score=score,
             distributions=distributions,
             rho=rho,
@@ -398,7 +406,14 @@ class ProbabilisticModel:
         return result
 
     def conformalize(
-        self, X_cal: Any, y_cal: Any, *, sample_weight: Any = None, init_score: Any = None, device: str | None = None
+        self,
+        X_cal: Any,
+        y_cal: Any,
+        *,
+        out_of_fold: Any = None,
+        sample_weight: Any = None,
+        init_score: Any = None,
+        device: str | None = None,
     ) -> ProbabilisticModel:
         """Make intervals and quantiles hold, by split-conformal calibration on rows that nothing else has seen.
 
@@ -409,7 +424,12 @@ class ProbabilisticModel:
         Parameters
         ----------
         X_cal, y_cal : table and column
-            At least 2 rows that neither training nor `tune` saw, and their labels.
+            At least 2 rows that neither training nor `tune` saw, and their labels. With `out_of_fold`, these are the
+            rows of training, and `tune` may have seen them.
+        out_of_fold : column, optional
+            Predictions of these rows by models that were trained without them, as in `tune`. The promise is then
+            weaker. In practice, intervals hold their level. In theory, methods of this kind promise 1 - 2 a where the
+            level is 1 - a, for models that change little if one fold is left out.
         sample_weight : column, optional
             How much each row counts, where a new row counts 1: a weight of 2 is a row that comes twice. If new rows
             like this one are w times as frequent as in these rows, give w. The promise is then that of weighted
@@ -423,7 +443,7 @@ class ProbabilisticModel:
 
         _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
-        chosen = conformalize(self.state, raw, self._device(device), self.n_jobs)
+        chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs)
         self.state = replace(self.state, chosen=chosen)
         return self
 

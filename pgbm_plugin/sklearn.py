@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .boosters import BOOSTERS, booster_of_estimator
+from .calibration.folds import check_cv
 from .calibration.search import rho_grid
 from .calibration.validation import MIN_ROWS
 from .checks import Variance, check_level, check_variance
 from .distributions import Conformal, family
 from .losses.torch_objective import TorchObjective
+from .out_of_fold import out_of_fold
 from .tables.columns import read_column, read_labels, read_weights
 from .tables.frames import is_frame
 from .tables.in_memory import in_memory
@@ -39,7 +41,10 @@ if TYPE_CHECKING:
 
 
 class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Scikit-learn estimator that fits a booster's regressor, wraps it, and predicts distributions.
+    """Scikit-learn estimator that fits a booster's regressor, calibrates it, and predicts distributions.
+
+    By default no row is given up for the calibration: the estimator is fitted `cv` more times, each time without one
+    part of the rows, and the distributions are chosen by how well they foretell the rows of that part.
 
     A pipeline forwards only `predict`. For other methods, call
     ``pipeline[-1].predict_interval(pipeline[:-1].transform(X))``.
@@ -54,8 +59,11 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         Family of the distributions. None: chosen by tuning, or normal without tuning.
     variance : {"pgbm", "boosted", "auto"}
         Source of the spread, as in `wrap`.
+    cv : int, splitter, iterable or None
+        Folds for the calibration, as in `wrap`. Not used with `tune_fraction`. None: no folds.
     tune_fraction : float, optional
-        Share of the rows to hold out from training for `ProbabilisticModel.tune`. Default: no tuning.
+        Share of the rows to hold out from training for `ProbabilisticModel.tune`, in place of `cv`. It takes one
+        training instead of `cv` + 1.
     conformal_fraction : float, optional
         Share of the rows to hold out from training and tuning for `ProbabilisticModel.conformalize`. Default: none.
     shuffle : bool
@@ -71,13 +79,13 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     model_ : ProbabilisticModel
         The wrapped booster, with its `certificate`.
     tune_result_ : TuneResult or None
-        Result of tuning; None without `tune_fraction`.
+        Result of tuning; None without `cv` and `tune_fraction`.
     n_features_in_, feature_names_in_ : int, array
         Number and names of the columns, as in all scikit-learn estimators.
 
     Examples
     --------
-    >>> model = PGBMRegressor(LGBMRegressor(), tune_fraction=0.2).fit(X, y)  # or XGBRegressor()
+    >>> model = PGBMRegressor(LGBMRegressor()).fit(X, y)  # or XGBRegressor()
     >>> model.predict_interval(X_new, coverage=0.9)
     >>> GridSearchCV(model, {"estimator__num_leaves": [8, 32], "rho": [0.0, 0.05]}, scoring=Scorer(crps))
     """
@@ -87,8 +95,9 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         estimator: Any = None,
         *,
         rho: float | None = None,
-        distribution: str | None = "normal",
-        variance: Variance = "pgbm",
+        distribution: str | None = None,
+        variance: Variance = "auto",
+        cv: Any = 5,
         tune_fraction: float | None = None,
         conformal_fraction: float | None = None,
         shuffle: bool = True,
@@ -98,6 +107,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.rho = rho
         self.distribution = distribution
         self.variance = variance
+        self.cv = cv
         self.tune_fraction = tune_fraction
         self.conformal_fraction = conformal_fraction
         self.shuffle = shuffle
@@ -131,11 +141,14 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             model = wrap(self.estimator_, **vars(train), objective=objective, variance=self.variance, n_jobs=n_jobs)
         if self.rho is not None:
             model.rho = self.rho
-        self.tune_result_ = None
+        self.tune_result_, predicted = None, None
+        if tuning is None and self.cv is not None:
+            tuning = train
+            predicted = out_of_fold(self.estimator_, **vars(train), cv=self.cv, objective=objective, n_jobs=n_jobs)
         if tuning is not None:
             columns = {"sample_weight": tuning.sample_weight, "init_score": tuning.init_score}
             choice: dict[str, Any] = {"distributions": self.distribution, "rho": self.rho}
-            self.tune_result_ = model.tune(tuning.X, tuning.y, **choice, **columns)
+            self.tune_result_ = model.tune(tuning.X, tuning.y, out_of_fold=predicted, **choice, **columns)
         elif self.distribution is not None:
             model.distribution = self.distribution
         if conformal is not None:
@@ -178,6 +191,8 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     def _check_settings(self) -> None:
         rho_grid(self.rho)
         check_variance(self.variance)
+        if self.cv is not None:
+            check_cv(self.cv)
         if self.distribution is None:
             return
         cls, _ = family(self.distribution)
@@ -186,8 +201,11 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                 "distribution='conformal' is set by conformal_fraction: set that instead, and distribution to the "
                 "family that is tuned before it, or to None"
             )
-        if cls.needs_residuals and self.tune_fraction is None:
-            raise ValueError(f"distribution={self.distribution!r} needs residuals of held-out rows: set tune_fraction")
+        if cls.needs_residuals and self.tune_fraction is None and self.cv is None:
+            raise ValueError(
+                f"distribution={self.distribution!r} needs residuals of rows that training did not see: set cv or "
+                f"tune_fraction"
+            )
 
     def _read(self, X: Any, y: Any, sample_weight: Any, init_score: Any) -> RawRows:
         if y is None:

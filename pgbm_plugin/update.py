@@ -30,6 +30,7 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
         rho=rho if chosen.rho == state.default_rho else chosen.rho,
         calibration=chosen.calibration.rescaled(ratio),
         scale=None if scale is None else scale.rescaled(ratio),
+        cross_fitted=None,
         conformal=None,  # but `around` stays, for the next `conformalize`
     )
     certificate = _certificate(state, moments, further.rows)

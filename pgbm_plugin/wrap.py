@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .boosters import read_model
+from .boosters.booster import Train
 from .calibration.boosted_scale import training_scale
+from .calibration.folds import check_cv
 from .checks import Variance, check_variance
 from .device import check_device
 from .errors import warn
 from .losses.custom_objectives import CustomObjective
 from .model import ProbabilisticModel
+from .out_of_fold import predict_out_of_fold, refit_on_folds
 from .predict.state import ModelState
 from .saving.container import is_container
 from .saving.embedded import read_embedded
@@ -29,6 +32,12 @@ _NEEDS_TABLE = (
 )
 
 
+_CV_NEEDS_TABLE = (
+    "cv= trains again on folds, and needs the rows in one table: wrap(booster, X, y, cv=5). Batches, files, Dask "
+    "collections, moments and recorded trainings do not have them: tune with held-out rows, model.tune(X_val, y_val)"
+)
+
+
 def wrap(
     booster: Any,
     X: Any = None,
@@ -38,7 +47,8 @@ def wrap(
     init_score: Any = None,
     objective: CustomObjective | None = None,
     mean: Literal["booster", "pgbm"] = "booster",
-    variance: Variance = "pgbm",
+    variance: Variance | None = None,
+    cv: Any = None,
     device: str = "auto",
     n_jobs: int | None = None,
     progress: bool = False,
@@ -76,10 +86,18 @@ def wrap(
         need not be passed while the object that training used is still in memory.
     mean : {"booster", "pgbm"}
         "booster" leaves point predictions as they are, to the bit. "pgbm" uses the paper's expected leaf weights.
-    variance : {"pgbm", "boosted", "auto"}
+    variance : {"pgbm", "boosted", "auto"}, optional
         "pgbm" is the paper's recursion. "boosted" is a log-variance boosted on the same trees. It is fitted to the
         residuals of at most 262,144 of these rows, corrected as if each row had been left out of training, and needs
-        one table. "auto" is the recursion until `tune` has chosen the better of both, or a blend.
+        one table. "auto" is the recursion until `tune` has chosen the better of both, or a blend. Default: "auto" with
+        `cv`, else "pgbm".
+    cv : int, splitter or iterable, optional
+        Calibrate the model on its own training rows. The booster is trained again on every fold, with its own
+        parameters and number of trees, and family, spread and shape are chosen by how well they foretell the rows that
+        a fold left out. With ``cv=5`` this takes as long as five trainings. A number stands for that many random folds.
+        Rows in the order of time, or in groups, need a scikit-learn splitter, such as TimeSeriesSplit(), or pairs of
+        (train, test) row numbers, such as ``GroupKFold(5).split(X, y, groups)``. Default: no calibration, `tune` does
+        it with held-out rows.
     device : str
         "cpu", "cuda", "cuda:1", or "auto": the GPU for tables that lie on one (torch, CuPy, cuDF) and for very large
         ones, else the CPU. Predictions use the same device unless told otherwise.
@@ -100,13 +118,19 @@ def wrap(
 
     Examples
     --------
+    >>> model = wrap(lgb.train(params, lgb.Dataset(X, y), 200), X, y, cv=5)
+    >>> model.predict_interval(X_new, coverage=0.9)
+
+    With held-out rows, which is faster:
+
     >>> model = wrap(lgb.train(params, lgb.Dataset(X, y), 200), X, y)
     >>> model.tune(X_val, y_val)
-    >>> model.predict_interval(X_new, coverage=0.9)
     """
     if mean not in ("booster", "pgbm"):
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
-    check_variance(variance)
+    if cv is not None:
+        check_cv(cv)
+    variance = check_variance(variance or ("pgbm" if cv is None else "auto"))
     source = find_source(RawRows(X, y, sample_weight, init_score), label, weight)
     check_device(device, here=not source.is_remote)
     _check_is_booster(booster)
@@ -117,23 +141,48 @@ def wrap(
         embedded = read_embedded(booster, forest)
         if embedded is not None:
             source.refuse_arguments(objective)
+            _check_needs_no_table("pgbm", cv)
             _check_embedded(embedded, mean, variance)
             return _warned(ProbabilisticModel(embedded, device=device, n_jobs=n_jobs))
-    if variance == "boosted" and not source.may_be_table:
-        raise TypeError(_NEEDS_TABLE)
+    if not source.may_be_table:
+        _check_needs_no_table(variance, cv)
+    train = None if cv is None else refit_on_folds(booster, spec)
     spec, moments, certificate, data = source.measure(
         booster, forest, spec, Options(objective, device, n_jobs, progress)
     )
-    if variance == "boosted" and data is None:
-        raise TypeError(_NEEDS_TABLE)
+    if data is None:
+        _check_needs_no_table(variance, cv)
     if data is not None:
         if forest.features.names != data.rows.features.names and certificate.status != "certified":
             warn(f"X has none of the model's column names: they are taken by position, as {forest.booster} does")
         forest = forest.with_features(with_seen_categories(data.rows.features, data.rows))
     state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance)
-    if variance != "pgbm" and data is not None:
+    if variance != "pgbm" and data is not None and cv is None:
         state = _with_scale(state, data, n_jobs)
-    return _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
+    model = _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
+    if train is not None and data is not None:
+        _calibrate(model, train, data, X, cv, progress)
+    return model
+
+
+def _calibrate(model: ProbabilisticModel, train: Train, data: LabelledRows, X: Any, cv: Any, progress: bool) -> None:
+    """Tune a model on its training rows, with predictions by models that were trained without them."""
+    if model.certificate.status == "held-out":
+        raise ValueError(
+            f"cv= trains again on the rows of training, but {model.certificate.sentence}. Rows that training did not "
+            f"see need no cv=: wrap(booster, X, y).tune(X, y)"
+        )
+    predicted = predict_out_of_fold(train, model.spec, data, X, cv, model.n_jobs, progress)
+    columns = {"sample_weight": data.weight, "init_score": data.init_score}
+    model.tune(data.rows, data.y, out_of_fold=predicted, progress=progress, **columns)
+
+
+def _check_needs_no_table(variance: Variance, cv: Any) -> None:
+    """Refuse what goes through the rows several times, if these are not one table."""
+    if variance == "boosted":
+        raise TypeError(_NEEDS_TABLE)
+    if cv is not None:
+        raise TypeError(_CV_NEEDS_TABLE)
 
 
 def _check_is_booster(booster: Any) -> None:

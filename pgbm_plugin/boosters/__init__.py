@@ -13,7 +13,8 @@ from ..errors import UnsupportedModelError
 from ..tables.frames import with_names_of
 from ..tables.labelled import RawRows
 from ..trees.forest import Forest
-from .booster import Booster, Reading, class_names
+from ..trees.training_spec import TrainingSpec
+from .booster import Booster, Reading, Train, class_names
 from .lightgbm import LIGHTGBM
 from .xgboost import XGBOOST
 
@@ -152,6 +153,23 @@ def held_data(model: Any) -> RawRows:
     if rows is None:
         raise TypeError(_NO_DATA)
     return rows
+
+
+def refit(model: Any, spec: TrainingSpec) -> Train:
+    """Return a function that repeats the training of a live model, an estimator or a model file on other rows."""
+    if isinstance(model, (str, os.PathLike)):
+        model = Path(model).read_bytes()
+        booster = booster_of_file(model[:16])
+    else:
+        model = live_model(model)
+        booster = booster_of_model(model)
+    if booster is None or booster.refit is None:
+        name = "this booster" if booster is None else booster.name
+        raise UnsupportedModelError(
+            f"cv= trains again on folds, which is not supported for {name}: train on folds yourself, and give their "
+            f"predictions to model.tune(X, y, out_of_fold=p)"
+        )
+    return booster.refit(model, spec)
 
 
 def read_attribute(model: Any, name: str) -> str | None:

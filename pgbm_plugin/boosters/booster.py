@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import AnyArray, Array
 from ..tables.labelled import RawRows
 from ..trees.forest import Forest
-from ..trees.objectives import Objective
+from ..trees.objectives import Gradients, Objective
 from ..trees.training_spec import TrainingSpec
 
 Reading = tuple[Forest, TrainingSpec]
@@ -68,6 +69,9 @@ class Booster:
         What its estimators call the scores that rows start from in `fit`.
     default_estimator : callable or None
         Return a new estimator; ImportError if the booster is not installed.
+    refit : callable or None
+        ``(model or bytes of a file, spec) -> Train``: the training of a model, to be repeated on other rows.
+        `UnsupportedModelError` where its parameters are lost. None for a booster that cannot be trained again.
     recorder : callable or None
         ``(data, follow) -> callback`` for `record`, where `follow` is a `Follow`; `data` is the training data
         where `records_data` says that its callbacks do not see it, else None.
@@ -101,6 +105,7 @@ class Booster:
     checks_names: bool = True
     init_score: str = "init_score"
     default_estimator: Callable[[], Any] | None = None
+    refit: Callable[[Any, TrainingSpec], Train] | None = None
     recorder: Callable[[Any, Follow], Any] | None = None
     records_data: bool = False
     scoring: type | None = None
@@ -120,6 +125,25 @@ def check_fitted(estimator: Any, attribute: str) -> None:
         getattr(estimator, attribute)
     except Exception as error:
         raise ValueError(f"this {type(estimator).__name__} is not fitted; call fit first") from error
+
+
+class Train(Protocol):
+    """Repeats a training on other rows, with the same parameters and number of trees."""
+
+    def __call__(
+        self, X: Any, y: Array, weight: AnyArray | None, init_score: Array | None, gradients: Gradients | None
+    ) -> Any:
+        """Return a live model trained on these rows, n of them.
+
+        Parameters
+        ----------
+        X : (n, features) float array or sparse matrix
+            Features as the booster sees them: categories are codes, missing values are NaN.
+        y, weight, init_score : (n,) float array
+            Columns of the rows, as in `RawRows`.
+        gradients : callable or None
+            A custom objective on these rows; None for the one that the model stores.
+        """
 
 
 class TrainingColumns(NamedTuple):

@@ -37,6 +37,7 @@ def blended(
     training: LogScale | None,
     *,
     recursion: bool,
+    rate: float,
     families_of: FamiliesOf,
 ) -> tuple[LogScale | None, TuneResult]:
     """Return a boosted scale, and the families that score best with it.
@@ -57,6 +58,8 @@ def blended(
         The scale of the training rows.
     recursion : bool
         Whether the recursion may be the base, or part of it.
+    rate : float
+        Learning rate of the steps from held-out residuals.
     families_of : callable
         Scores families, see `FamiliesOf`.
     """
@@ -65,7 +68,7 @@ def blended(
     share, base = _base(validation, at_best, training, _SHARES if recursion else (0.0,))
     squared = ((validation.y - validation.margins.prediction) / validation.margins.link_slope()) ** 2
     rows = validation.margins.forest, validation.rows, squared, validation.weight
-    stepped = _Scaled(*held_out_scale(*rows, *base, validation.n_jobs))
+    stepped = _Scaled(*held_out_scale(*rows, *base, rate, validation.n_jobs))
     _, (scale, log_variance) = _best_mean(validation, base, stepped, _SHARES)
     boosted = families_of(validation.with_variance(np.exp(log_variance)), best.rho)
     if recursion and validation.score(best.distribution, at_best, best.calibration) < boosted.best.score:

@@ -29,8 +29,8 @@ MAX_ROWS = 1 << 18
 """The largest number of rows that a scale is fitted to."""
 
 # Training rows are many and held-out rows few, so they have different rates. On the nine UCI sets, any rate in a wide
-# range around these does as well.
-_TRAINING_RATE, _HELD_OUT_RATE = 0.2, 0.05
+# range around these does as well. Rows with out-of-fold predictions are those of training.
+TRAINING_RATE, HELD_OUT_RATE = 0.2, 0.05
 _PRIOR_ROWS = 20.0
 
 # Held-out rows are divided into so many parts, and a part is scored by the model that was fitted without it.
@@ -59,7 +59,7 @@ def training_scale(state: ModelState, data: LabelledRows, n_jobs: int | None) ->
     if not 0.0 < mean < np.inf:
         return None
     no_fold = np.full(len(data), -1, np.int8)
-    step, _ = boost_scale(forest, data.rows, squared / mean, weight, no_fold, 1, _TRAINING_RATE, n_jobs)
+    step, _ = boost_scale(forest, data.rows, squared / mean, weight, no_fold, 1, TRAINING_RATE, n_jobs)
     return LogScale(step[0], float(np.log(mean)))
 
 
@@ -75,7 +75,14 @@ def leaf_leverage(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> A
 
 
 def held_out_scale(
-    forest: Forest, rows: Rows, squared: Array, weight: Array, base: LogScale, log_base: Array, n_jobs: int | None
+    forest: Forest,
+    rows: Rows,
+    squared: Array,
+    weight: Array,
+    base: LogScale,
+    log_base: Array,
+    rate: float,
+    n_jobs: int | None,
 ) -> tuple[LogScale, Array]:
     """Return `base` with further steps from held-out rows, and the cross-fitted log-variances of these rows.
 
@@ -90,11 +97,13 @@ def held_out_scale(
         The scale that steps are added to.
     log_base : (n,) float array
         Log-variances of the rows under `base`.
+    rate : float
+        Learning rate of the steps.
     """
     folds = min(_FOLDS, len(rows))
     fold = (np.random.default_rng(0).permutation(len(rows)) % folds).astype(np.int8)
     ratio, weight = squared * np.exp(-log_base), weight / weight.mean()
-    step, own = boost_scale(forest, rows, ratio, weight, fold, folds, _HELD_OUT_RATE, n_jobs)
+    step, own = boost_scale(forest, rows, ratio, weight, fold, folds, rate, n_jobs)
     return replace(base, step=base.step + step.mean(axis=0)), log_base + own
 
 

@@ -19,7 +19,7 @@ from ..predict.predictions import predict_margins
 from ..predict.response import Margins
 from ..predict.state import ModelState
 from ..tables.labelled import LabelledRows
-from .boosted_scale import MAX_ROWS, held_out_scale
+from .boosted_scale import HELD_OUT_RATE, MAX_ROWS, held_out_scale
 
 # Shares of the steps, chosen by cross-fitted likelihood.
 _SHARES = (0.0, 0.5, 1.0)
@@ -86,6 +86,6 @@ def _usual_residual(chosen: Chosen) -> float:
 def _steps(state: ModelState, data: LabelledRows, ratio: Array, weight: Array, n_jobs: int | None) -> Array:
     """Return the (L,) steps that squared residuals call for, given their ratios to the variances, of mean 1."""
     none, zero = LogScale(np.zeros(state.forest.n_leaves), 0.0), np.zeros(len(data))
-    stepped, own = held_out_scale(state.forest, data.rows, ratio, weight, none, zero, n_jobs)
+    stepped, own = held_out_scale(state.forest, data.rows, ratio, weight, none, zero, HELD_OUT_RATE, n_jobs)
     share = min(_SHARES, key=lambda s: float(np.average(s * own + ratio * np.exp(-s * own), weights=weight)))
     return share * stepped.step

@@ -7,18 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import AnyArray, Array
 from ..errors import warn
 from ..leaves.moments import LeafMoments
 from ..predict.predictions import predict_margins, read_unlabelled
 from ..predict.response import Margins
 from ..predict.state import ModelState
 from ..routes.choose import choose_route
-from ..tables.columns import read_labels, read_weights
+from ..tables.columns import read_column, read_labels, read_weights
 from ..tables.in_memory import in_memory
 from ..tables.labelled import RawRows
 from ..tables.rows import Rows
 from ..trees.forest import Forest
+from ..trees.objectives import LOG
 
 # With fewer rows, a mean residual may be large by chance.
 _ENOUGH = 20
@@ -45,9 +46,12 @@ def read_held_out(
     device: str,
     n_jobs: int | None,
     *,
+    out_of_fold: Any = None,
     recursion: bool = False,
 ) -> HeldOut:
     """Read held-out rows for a method of the model; warn if training saw them or if they do not fit the model.
+
+    Rows whose weight is 0, or that have no prediction out of fold, are left out.
 
     Parameters
     ----------
@@ -55,23 +59,34 @@ def read_held_out(
         Names of the method and of its labels, for errors.
     at_least : int
         Number of rows that the method needs.
+    out_of_fold : column, optional
+        Predictions of the rows by models that were trained without them, in place of the model's own; NaN for none.
     recursion : bool
         Whether variances are those of the recursion, even if the model has a boosted scale.
     """
     if raw.y is None:
         raise TypeError(f"{method} needs labels: model.{method}(X, y)")
-    raw = RawRows(*map(in_memory, vars(raw).values()))
+    raw, out_of_fold = RawRows(*map(in_memory, vars(raw).values())), in_memory(out_of_fold)
     _check_aligned(method, raw.X, raw.y)
     rows, init_score = read_unlabelled(state, raw.X, raw.init_score, device)
     y = read_labels(y_name, raw.y, len(rows))
     weight = read_weights("sample_weight", raw.sample_weight, len(rows))
-    n = len(rows) if weight is None else np.count_nonzero(weight)
+    predicted = None if out_of_fold is None else _read_out_of_fold(state, out_of_fold, len(rows))
+    counts = np.ones(len(rows), bool)
+    for column in (weight, None if predicted is None else ~np.isnan(predicted)):
+        if column is not None:
+            counts &= column > 0
+    n = int(counts.sum())
     if n < at_least:
-        kind = "rows" if weight is None else "rows with a positive weight"
-        raise ValueError(f"{method} needs at least {at_least} {kind}, it got {n}")
+        kind = "".join(
+            kind
+            for kind, given in ((" with a positive weight", weight), (" with an out-of-fold prediction", predicted))
+            if given is not None
+        )
+        raise ValueError(f"{method} needs at least {at_least} rows{kind}, it got {n}")
     if state.spec.objective is not None:
         state.spec.objective.check_labels(y)
-    if are_wrapped_rows(state.forest, state.moments, rows):
+    if predicted is None and are_wrapped_rows(state.forest, state.moments, rows):
         if state.certificate.status != "held-out":
             warn(
                 "wrap has seen these rows: residuals of training rows are too small, and the predicted spread would "
@@ -81,12 +96,40 @@ def read_held_out(
             warn("wrap has seen these rows, so coverage is not guaranteed: give conformalize rows of its own")
     scale = None if recursion else state.chosen.scale
     margins = predict_margins(state, rows, init_score, state.chosen.rho, scale, n_jobs)
+    if n < len(rows):
+        used = np.flatnonzero(counts)
+        rows, y, margins = rows.sample(used), y[used], margins.take(used)
+        weight, predicted = (None if column is None else column[used] for column in (weight, predicted))
+    if predicted is not None:
+        _check_out_of_sample(predicted, margins.prediction)
+        margins = margins.around(predicted)
     if init_score is not None or not state.spec.own_starts:  # otherwise the user was warned of a missing init_score
         check_centred(method, y, margins.prediction)
-    if weight is None or n == len(rows):
-        return HeldOut(rows, y, margins, weight)
-    used = np.flatnonzero(weight)
-    return HeldOut(rows.sample(used), y[used], margins.take(used), weight[used])
+    return HeldOut(rows, y, margins, weight)
+
+
+def _read_out_of_fold(state: ModelState, values: Any, n: int) -> Array:
+    """Return the (n,) predictions out of fold, NaN where there is none; refuse those that the model cannot make."""
+    predicted = read_column("out_of_fold", values, n, may_miss=True)
+    assert predicted is not None
+    if state.forest.link == LOG and np.any(predicted <= 0.0):
+        raise ValueError(
+            f"out_of_fold must be positive, because the model has a log link, but its smallest is "
+            f"{np.nanmin(predicted):g}: give predictions of the response, not of its logarithm"
+        )
+    return predicted
+
+
+def _check_out_of_sample(predicted: Array, own: AnyArray) -> None:
+    """Refuse predictions that are the model's own: training saw the rows, so their residuals are too small."""
+    # some may agree by chance, where predictions take few values
+    same = np.abs(predicted - own) <= 1e-6 * (np.abs(own) + np.ptp(own))
+    if np.ptp(own) > 0.0 and same.all():
+        raise ValueError(
+            "out_of_fold equals the model's own predictions: these are in-sample, and their residuals are too small. "
+            "Give predictions of models that were trained without the rows they predict: "
+            "pgbm_plugin.out_of_fold(booster, X, y), or scikit-learn's cross_val_predict"
+        )
 
 
 def are_wrapped_rows(forest: Forest, moments: LeafMoments, rows: Rows) -> bool:

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import Variance, check_variance
-from ..predict.chosen import Chosen, hash_labels
+from ..predict.chosen import Chosen, ConformalScores, hash_labels
 from ..predict.state import ModelState
 from ..tables.labelled import RawRows
 from .blend import blended
+from .boosted_scale import HELD_OUT_RATE, TRAINING_RATE
 from .held_out import read_held_out
 from .search import families, rho_grid, search
 from .tune_result import TuneResult
@@ -23,6 +24,7 @@ def tune(
     state: ModelState,
     raw: RawRows,
     *,
+    out_of_fold: Any = None,
     score: Literal["crps", "nll"],
     distributions: Sequence[str] | str | None,
     rho: ArrayLike | None,
@@ -39,25 +41,32 @@ def tune(
     source = state.variance if variance is None else check_variance(variance)
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
-    held_out = read_held_out(state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, recursion=True)
-    if not np.any(held_out.margins.variance > 0):
+    held_out = read_held_out(
+        state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold, recursion=True
+    )
+    no_spread = not np.any(held_out.margins.variance > 0)
+    if no_spread and source == "pgbm":
         raise ValueError(
             "there is no variance to tune: every leaf that these rows reach held one row, or equal labels; train with "
-            "more rows per leaf, or wrap held-out rows"
+            "more rows per leaf, wrap held-out rows, or take the spread from residuals, variance='auto'"
         )
     weight = np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
     positive = distributions is not None or state.predicts_positive()
     validation = Validation(*held_out[:3], weight / weight.sum(), score, positive, state.weights.sd, n_jobs)
+    if no_spread:
+        validation = validation.with_variance(np.ones(len(held_out.y)))
     options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
     result, scale = search(validation, state.default_rho, grid=grid, **options), None
     if source != "pgbm":
         scale, result = blended(
             validation,
             result,
-            state.training_scale,
-            recursion=source == "auto",
+            state.training_scale if out_of_fold is None else None,  # it has seen these rows
+            recursion=source == "auto" and not no_spread,
+            rate=HELD_OUT_RATE if out_of_fold is None else TRAINING_RATE,
             families_of=lambda rows, rho: search(rows, rho, grid=np.array([rho]), **options),
         )
+    scored = ConformalScores(len(result.residuals), result.best.rho, result.best.calibration)
     chosen = Chosen(
         result.best.rho,
         result.best.distribution,
@@ -65,6 +74,7 @@ def tune(
         result.residuals,
         tuned_on=hash_labels(held_out.y),
         scale=scale,
+        cross_fitted=None if out_of_fold is None else scored,
         residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
     )
     return chosen, result

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from collections.abc import Callable
 from typing import Any
 
+from ..calibration.folds import check_cv
 from ..checks import interval_names, level_names
 from ..device import check_device
 
@@ -63,6 +64,14 @@ def names(text: str) -> list[str]:
 def families(text: str) -> list[str]:
     """Read families separated by commas; their options in parentheses may hold commas, too."""
     return re.split(r",(?![^(]*\))", text)
+
+
+def folds(text: str) -> int:
+    """Read a number of folds."""
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise ArgumentTypeError(f"must be a number of folds, not {text!r}")
+    _check(check_cv, int(text))
+    return int(text)
 
 
 def quantiles(text: str) -> tuple[float, ...]:

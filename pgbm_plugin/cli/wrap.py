@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from .inputs import check_output, kind_of, read_labelled
-from .options import PROGRAM, add_common, new_command, shows_progress
+from .options import PROGRAM, add_common, folds, new_command, shows_progress
 
 _ABOUT = f"""\
 Add a predictive distribution to a trained LightGBM or XGBoost model, in one pass over its training rows.
@@ -15,10 +15,14 @@ Prints the certificate, which says whether these are the training rows.
 examples:
   {PROGRAM} wrap model.txt --data train.parquet --label y -o model.pgbm
   {PROGRAM} wrap model.ubj --data 'rows/*.csv' --label price --weight w -o model.pgbm
+  {PROGRAM} wrap model.txt --data train.parquet --label y --cv 5 -o model.pgbm
   {PROGRAM} wrap embedded.ubj -o model.pgbm    # an XGBoost model with embedded moments
 
 Columns are matched by the model's feature names. A model without names takes all columns in their order, except those
-of label, weight and init score. Rows are read in parts; with --init-score, all rows are read into memory.
+of label, weight and init score. Rows are read in parts; with --init-score or --cv, all rows are read into memory.
+
+--cv calibrates the model without other rows: it is trained again on N parts of the rows, with its own parameters, each
+time without one part. Files of XGBoost do not hold the parameters; tune such a model with held-out rows.
 A model with a custom objective must be wrapped and saved in Python: wrap(booster, X, y, objective=f).save(path)."""
 
 
@@ -31,6 +35,7 @@ def add(commands: Any) -> None:
     command.add_argument("--label", metavar="COL", help="column of labels")
     command.add_argument("--weight", metavar="COL", help="column of sample weights, if training had any")
     command.add_argument("--init-score", metavar="COL", help="column of LightGBM's init_score, XGBoost's base_margin")
+    command.add_argument("--cv", metavar="N", type=folds, help="calibrate the model on N folds: N more trainings")
     add_common(command, "model file to write, such as model.pgbm")
 
 
@@ -65,21 +70,21 @@ def _rows(args: Namespace) -> dict[str, Any]:
             f"{args.model!r} was trained with a custom objective, which is Python code that no file holds: wrap it in "
             f"Python, wrap(booster, X, y, objective=f).save(path)"
         )
-    if args.init_score is None:
+    if args.init_score is None and args.cv is None:
         return {"X": paths, "label": args.label, "weight": args.weight, "categorical": args.categorical}
     features = forest.features
     if args.categorical is not None:
         features = with_category_columns(features, args.categorical)
     rows = read_labelled(paths, features, args.label, args.weight, args.init_score)
-    return {**vars(rows), "categorical": args.categorical}
+    return {**vars(rows), "categorical": args.categorical, "cv": args.cv}
 
 
 def _embedded_rows(args: Namespace) -> dict[str, Any]:
     """Return the arguments of `wrap` for a booster with embedded moments, which are none; refuse any other booster."""
     from ..saving.embedded import has_embedded
 
-    if any(value is not None for value in (args.label, args.weight, args.init_score, args.categorical)):
-        args.usage_error("column names need rows: give --data FILE as well")
+    if any(value is not None for value in (args.label, args.weight, args.init_score, args.categorical, args.cv)):
+        args.usage_error("column names and --cv need rows: give --data FILE as well")
     check_output(args.output, [args.model])
     if not has_embedded(args.model):
         raise ValueError(f"{args.model!r} has no embedded moments: give its training rows, --data FILE --label COL")

@@ -52,6 +52,9 @@ class Chosen:
         A boosted scale that replaces the recursion's variance.
     around : str
         The family that `conformalize` found, and replaced by "conformal".
+    cross_fitted : ConformalScores or None
+        What the residuals of `tune` with out-of-fold predictions are scores of: each is in the unit of a scale that had
+        not seen its row. None after any other `tune`; files do not keep it.
     by_user : bool
         Whether the user set `rho` or `calibration`, before or after `tune`.
     """
@@ -65,6 +68,7 @@ class Chosen:
     scale: LogScale | None = None
     residual_weight: Array | None = None
     around: str = "normal"
+    cross_fitted: ConformalScores | None = None
     by_user: bool = False
 
     def __post_init__(self) -> None:

@@ -33,6 +33,15 @@ class Margins:
             self, margin=self.margin[index], prediction=self.prediction[index], variance=self.variance[index]
         )
 
+    def around(self, prediction: Array) -> Margins:
+        """Return the same variances around other predictions of the same rows."""
+        margin = prediction.copy()
+        if self.forest.link != IDENTITY:
+            from ..kernels import cpu
+
+            cpu.to_margin(self.forest.link, margin)
+        return replace(self, margin=margin, prediction=prediction)
+
     def response_variance(self, calibration: Calibration, lognormal: bool = False) -> Array:
         """Return the (n,) calibrated variances of the response.
 

@@ -10,8 +10,11 @@ from ..arrays import NOT_REAL, Array
 from ..device import to_host
 
 
-def read_column(name: str, values: Any, n: int) -> Array | None:
-    """Return a column as n finite numbers, or None for None; `name` is the argument's name, for errors."""
+def read_column(name: str, values: Any, n: int, *, may_miss: bool = False) -> Array | None:
+    """Return a column as n finite numbers, or None for None; `name` is the argument's name, for errors.
+
+    NaN is a missing value if the column `may_miss` some.
+    """
     if values is None:
         return None
     try:
@@ -24,9 +27,10 @@ def read_column(name: str, values: Any, n: int) -> Array | None:
         raise ValueError(f"{name} must have one dimension, it has shape {column.shape}")
     if len(column) != n:
         raise ValueError(f"{name} has {len(column)} values, X has {n} rows")
-    bad = ~np.isfinite(column)
+    bad = np.isinf(column) if may_miss else ~np.isfinite(column)
     if bad.any():
-        raise ValueError(f"{name} has {bad.sum()} NaN or infinite values (first at row {int(np.argmax(bad))})")
+        wrong = "infinite" if may_miss else "NaN or infinite"
+        raise ValueError(f"{name} has {bad.sum()} {wrong} values (first at row {int(np.argmax(bad))})")
     bad = np.abs(column) > np.finfo(np.float32).max
     if bad.any():
         raise ValueError(

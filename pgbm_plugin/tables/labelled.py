@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import AnyArray, Array
 from ..trees.forest import Forest
@@ -52,9 +53,10 @@ class LabelledRows:
 
     def sample(self, most: int) -> LabelledRows:
         """Return at most `most` of the rows, a random sample that is the same every time."""
-        if len(self) <= most:
-            return self
-        index = some_rows(len(self), most)
+        return self if len(self) <= most else self.take(some_rows(len(self), most))
+
+    def take(self, index: NDArray[np.int64]) -> LabelledRows:
+        """Return the rows with these numbers, which must be in rising order."""
         weight, init_score = (None if column is None else column[index] for column in (self.weight, self.init_score))
         return LabelledRows(self.rows.sample(index), self.y[index], weight, init_score)
 

@@ -44,6 +44,10 @@ class Rows(ABC):
         parts = [block[index[(index >= lo) & (index < hi)] - lo] for lo, hi, block in self.blocks(0, self.n)]
         return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
 
+    def training_table(self) -> Any:
+        """Return the rows as a booster sees them, and can be trained on them: categories are codes."""
+        return self.converted().block(0, self.n)
+
     def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return at which places the matrices of ``blocks(lo, hi, columns)`` have these columns: 0, 1, 2..."""
         return np.arange(len(columns))
@@ -149,6 +153,12 @@ class SparseRows(Rows):
                 f"not in sparse ones: store 0.0 in its place"
             )
         self.X, self.n = X, X.shape[0]
+
+    def sample(self, index: NDArray[np.int64]) -> Rows:
+        return SparseRows(self.X[index], self.features)  # as a matrix they may not fit into memory
+
+    def training_table(self) -> Any:
+        return self.X
 
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         X, width = self.X, self.features.count

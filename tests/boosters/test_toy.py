@@ -75,9 +75,13 @@ def test_tune_save_load_pickle_and_parts(rows, tmp_path):
 
 def test_regressor(rows):
     X, y = rows
-    fitted = PGBMRegressor(toy.ToyRegressor(), tune_fraction=0.3, random_state=0).fit(X, y)
-    assert fitted.model_.certificate.status == "certified"
-    assert np.array_equal(fitted.predict(X), fitted.estimator_.model_.predict(X))
+    for fitted in (
+        PGBMRegressor(toy.ToyRegressor(), tune_fraction=0.3, random_state=0).fit(X, y),
+        PGBMRegressor(toy.ToyRegressor(), cv=3).fit(X, y),
+    ):
+        assert fitted.model_.certificate.status == "certified"
+        assert fitted.model_.chosen.tuned
+        assert np.array_equal(fitted.predict(X), fitted.estimator_.model_.predict(X))
 
 
 def test_command_line(rows, tmp_path, capsys):

@@ -94,6 +94,6 @@ TOY = Booster(
     read_file=lambda raw: read(ToyModel(**json.loads(raw[len(MAGIC) :]))),
     read_model=read,
     live_model=lambda estimator: estimator.model_,
-    label_dtype=np.dtype(float),
-    gradient_dtype=np.dtype(float),
+    refit=lambda model, spec: lambda X, y, weight, *_: train(X, y, weight, len(spec.alpha)),
+    **dict.fromkeys(("label_dtype", "gradient_dtype"), np.dtype(float)),
 )

@@ -90,9 +90,9 @@ def test_a_row_does_not_vouch_for_itself(trained):
     forest = wrap(*trained).forest
     table, weight, zero = read_rows(X, forest.features), np.ones(len(X)), np.zeros(len(X))
     flat, squared = LogScale(np.zeros(forest.n_leaves), 0.0), np.random.default_rng(2).chisquare(1, len(X))
-    _, before = held_out_scale(forest, table, squared, weight, flat, zero, 1)
+    _, before = held_out_scale(forest, table, squared, weight, flat, zero, 0.05, 1)
     squared[7] *= 1e6
-    _, after = held_out_scale(forest, table, squared, weight, flat, zero, 1)
+    _, after = held_out_scale(forest, table, squared, weight, flat, zero, 0.05, 1)
     assert after[7] == before[7]
     assert np.count_nonzero(after != before) > len(X) / 2
 

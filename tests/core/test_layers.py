@@ -25,7 +25,7 @@ LAYERS = [
     "saving",
     "training",
     "sources",
-    "update",
+    "update out_of_fold",
     "model",
     "load wrap",
     "embed partial_moments",

@@ -147,6 +147,28 @@ def test_categories_that_are_numbers(make_data, tmp_path, capsys):
     assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_calibration_on_folds(suffix, make_data, tmp_path, capsys):
+    """Text categories, missing values and weights reach the trainings on folds."""
+    X, y = make_data("mixed")
+    weight = np.linspace(1.0, 2.0, len(y))
+    booster = train("lightgbm", X, y, tmp_path, weight=weight)
+    rows = write(X.assign(y=y, w=weight), tmp_path / f"rows{suffix}")
+    columns = ("--data", rows, "--label", "y", "--weight", "w")
+    words = ("wrap", booster, *columns, "--cv", 3, "-o", tmp_path / "model.pgbm")
+    assert ", tuned" in run(capsys, *words)[0]
+    expected = wrap(booster, X, y, sample_weight=weight, cv=3)
+    found = load(tmp_path / "model.pgbm")
+    assert np.array_equal(found.predict_quantiles(X, [0.1, 0.9]), expected.predict_quantiles(X, [0.1, 0.9]))
+    _, error = run(capsys, *words[:-4], "--cv", "1", "-o", tmp_path / "model.pgbm", code=2)
+    assert "cv must be at least 2 folds" in error
+    booster = train("xgboost", X, y, tmp_path, weight=weight)
+    _, error = run(capsys, "wrap", booster, *columns, "--cv", 3, "-o", tmp_path / "model.pgbm", code=1)
+    assert "XGBoost does not store in files" in error
+    _, error = run(capsys, "wrap", booster, "--cv", 3, "-o", tmp_path / "model.pgbm", code=2)
+    assert "--cv need rows" in error
+
+
 def test_embedded_moments(make_data, tmp_path, capsys):
     X, y = make_data("numeric")
     booster = xgb.train(XGB, xgb.DMatrix(X, y), 4)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 
 import joblib
-import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,10 +15,9 @@ from scipy.sparse import csc_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pgbm_plugin import wrap
@@ -27,31 +25,15 @@ from pgbm_plugin.scores import Scorer, crps
 from pgbm_plugin.sklearn import PGBMRegressor
 from tests.people.regressors import REGRESSORS
 
-COUNTS = "to LightGBM a row of weight 2 is not the same as two rows: bins and min_child_samples count rows"
-EXPECTED_FAILURES = {
-    "check_sample_weight_equivalence_on_dense_data": COUNTS,
-    "check_sample_weight_equivalence_on_sparse_data": COUNTS,
-}
 
-
-@parametrize_with_checks(
-    [PGBMRegressor(estimator) for estimator in REGRESSORS.values()],
-    expected_failed_checks=lambda outer: EXPECTED_FAILURES if isinstance(outer.estimator, lgb.LGBMRegressor) else {},
-)
+@parametrize_with_checks([PGBMRegressor(estimator) for estimator in REGRESSORS.values()])
 def test_estimator_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("check", EXPECTED_FAILURES)
-def test_lightgbm_fails_the_same_checks(check):
-    for estimator in (REGRESSORS["lightgbm"], PGBMRegressor(REGRESSORS["lightgbm"])):
-        with pytest.raises(AssertionError, match="not equivalent to fitting with removed or repeated"):
-            getattr(estimator_checks, check)(type(estimator).__name__, estimator)
-
-
 def test_equals_wrapping_by_hand(regressor, numeric):
     X, y = numeric
-    outer = PGBMRegressor(regressor, rho=0.03, distribution="laplace").fit(X, y)
+    outer = PGBMRegressor(regressor, rho=0.03, distribution="laplace", cv=None).fit(X, y)
     model = wrap(clone(regressor).fit(X, y), X, y)
     model.rho, model.distribution = 0.03, "laplace"
     assert outer.model_.certificate.status == "certified"
@@ -63,7 +45,22 @@ def test_equals_wrapping_by_hand(regressor, numeric):
     assert np.array_equal(outer.predict_quantiles(X, [0.1, 0.6]), model.predict_quantiles(X, [0.1, 0.6]))
     assert np.array_equal(outer.predict_dist(X).crps(y), model.predict_dist(X).crps(y))
     assert outer.score(X, y) == r2_score(y, regressor.fit(X, y).predict(X))
-    assert PGBMRegressor(regressor).fit(X, y).model_.rho == model.default_rho
+    assert PGBMRegressor(regressor, cv=None).fit(X, y).model_.rho == model.default_rho
+
+
+def test_calibrated_on_folds_unless_told_otherwise(regressor, numeric):
+    X, y = numeric
+    outer = PGBMRegressor(regressor).fit(X, y)
+    model = wrap(clone(regressor).fit(X, y), X, y, cv=5)
+    assert outer.model_.chosen.tuned
+    assert outer.tune_result_.rows == len(y)
+    assert outer.model_.moments.rows == len(y)
+    assert np.array_equal(outer.predict(X), outer.estimator_.predict(X))
+    assert np.array_equal(outer.predict_interval(X), model.predict_interval(X))
+    by_groups = PGBMRegressor(regressor, cv=KFold(3), conformal_fraction=0.2, random_state=0).fit(X, y)
+    assert by_groups.model_.distribution == "conformal"
+    assert by_groups.tune_result_.rows == by_groups.model_.moments.rows == 320
+    assert PGBMRegressor(regressor, distribution="empirical").fit(X, y).model_.distribution == "empirical"
 
 
 def test_fit_leaves_the_estimator_alone(regressor, numeric):
@@ -87,7 +84,7 @@ def test_parameters_and_clones(regressor):
 def test_search_over_inner_and_outer_parameters(regressor, numeric):
     X, y = numeric
     grid = {"estimator__n_estimators": [2, 30], "distribution": ["normal", "lognormal"], "rho": [None, 0.9]}
-    search = GridSearchCV(PGBMRegressor(regressor), grid, scoring=Scorer(crps), cv=2).fit(X, y)
+    search = GridSearchCV(PGBMRegressor(regressor, cv=None), grid, scoring=Scorer(crps), cv=2).fit(X, y)
     assert len(set(search.cv_results_["mean_test_score"])) == 8  # each parameter matters
     assert search.best_params_["estimator__n_estimators"] == 30
     assert search.best_estimator_.model_.distribution == search.best_params_["distribution"]
@@ -120,7 +117,7 @@ def test_sample_weights(regressor, numeric):
     weight = np.random.default_rng(1).uniform(0.5, 3, len(y))
     expected = wrap(clone(regressor).fit(X, y, sample_weight=weight), X, y, sample_weight=weight)
     for given in (weight, weight.tolist(), pd.Series(weight, index=range(7, 407))):
-        outer = PGBMRegressor(regressor).fit(X, y, given)
+        outer = PGBMRegressor(regressor, cv=None).fit(X, y, given)
         assert outer.model_.certificate.status == "certified"
         assert np.array_equal(outer.predict(X, return_std=True), expected.predict(X, return_std=True))
     assert not np.array_equal(outer.predict(X), PGBMRegressor(regressor).fit(X, y).predict(X))

@@ -35,7 +35,7 @@ def test_held_out_rows_are_not_trained_on(regressor, frame, numeric, given_to_st
     # and by hand
     train, tune, apart = parts["fit"], parts["tune"], parts["conformalize"]
     fitted = clone(regressor).fit(X[train], y[train], sample_weight=weight[train])
-    model = wrap(fitted, X[train], y[train], sample_weight=weight[train])
+    model = wrap(fitted, X[train], y[train], sample_weight=weight[train], variance="auto")
     result = model.tune(X[tune], y[tune], sample_weight=weight[tune])
     model.conformalize(X[apart], y[apart])
     assert outer.tune_result_.best == result.best
@@ -44,7 +44,8 @@ def test_held_out_rows_are_not_trained_on(regressor, frame, numeric, given_to_st
 
 def test_what_is_tuned(regressor, numeric):
     X, y = numeric
-    outer = PGBMRegressor(regressor, tune_fraction=0.3, random_state=0)
+    options = {"variance": "pgbm", "tune_fraction": 0.3, "random_state": 0}
+    outer = PGBMRegressor(regressor, distribution="normal", **options)
     best = outer.fit(X, y).tune_result_.best
     assert best.distribution == outer.model_.distribution == "normal"
     assert outer.model_.rho == best.rho != outer.model_.default_rho
@@ -52,7 +53,7 @@ def test_what_is_tuned(regressor, numeric):
     outer.set_params(distribution="studentt(df=5)", rho=0.2).fit(X, y)
     assert (outer.model_.distribution, outer.model_.rho) == ("studentt(df=5)", 0.2)
     assert outer.set_params(distribution="empirical").fit(X, y).model_.distribution == "empirical"
-    outer.set_params(tune_fraction=None, distribution=None).fit(X, y)
+    outer.set_params(tune_fraction=None, cv=None, distribution=None).fit(X, y)
     assert outer.tune_result_ is None
     assert outer.model_.distribution == "normal"
 

@@ -9,6 +9,7 @@ from .dataset import read_dataset, training_columns
 from .model import RENAMED, is_model_text, read
 from .objectives import OBJECTIVES
 from .recorder import LightGBMRecorder
+from .refit import refit
 from .scoring import LightGBMScoring
 
 
@@ -45,6 +46,7 @@ LIGHTGBM = Booster(
     renamed=RENAMED,
     checks_names=False,
     default_estimator=_default_estimator,
+    refit=refit,
     recorder=lambda data, follow: LightGBMRecorder(follow),
     scoring=LightGBMScoring,
 )

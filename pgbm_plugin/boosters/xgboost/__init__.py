@@ -12,6 +12,7 @@ from .flat_trees import best_iteration
 from .model import is_model_bytes, load, load_live, read, read_live
 from .objectives import OBJECTIVES
 from .recorder import XGBoostRecorder
+from .refit import refit
 from .scoring import XGBoostScoring
 
 
@@ -79,6 +80,7 @@ XGBOOST = Booster(
     training_columns=training_columns,
     init_score="base_margin",
     default_estimator=_default_estimator,
+    refit=refit,
     recorder=XGBoostRecorder,
     records_data=True,
     scoring=XGBoostScoring,

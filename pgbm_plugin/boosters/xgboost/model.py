@@ -258,7 +258,7 @@ def _training_spec(
         lambda_=float(np.float32(params.get("lambda", 1.0))),
         l1=float(np.float32(params.get("alpha", 0.0))),
         max_step=max_step if max_step > 0 else np.inf,
-        known=config is not None and _states_rates(config["learner"], params),
+        known=config is not None and states_parameters(config["learner"]),
     )
     rates = rates_from_trees(flat, nominal, leaves_are_renewed=objective.renewed)
     # a tree with too little hessian for min_child_weight is one leaf of exactly 0: no step
@@ -284,11 +284,12 @@ def _training_spec(
     )
 
 
-def _states_rates(learner: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
-    """Tell whether a live booster reports the rates of its training.
+def states_parameters(learner: Mapping[str, Any]) -> bool:
+    """Tell whether a live booster reports the parameters of its training.
 
     One that was read from a file reports XGBoost's defaults. It also has no metrics, until it is trained or evaluated.
     """
+    params = learner["gradient_booster"].get("tree_train_param", {})
     defaults = {"eta": 0.3, "lambda": 1.0, "alpha": 0.0}
     if any(np.float32(params.get(name, default)) != np.float32(default) for name, default in defaults.items()):
         return True
