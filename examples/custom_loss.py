@@ -50,6 +50,7 @@ def main() -> None:
     days, items, trees = (60, 20, 20) if quick else (150, 60, 60)
     X, y, day, department = make_sales(days, items, 0)
     X_new, y_new, day_new, department_new = make_sales(days, items, 1)
+    X_val, y_val, _, _ = make_sales(days, items, 2)
     params = {"num_leaves": 15, "learning_rate": 0.1, "verbose": -1}
 
     objective = torch_objective(pseudo_huber)
@@ -61,6 +62,7 @@ def main() -> None:
     print(f"pseudo-Huber, LightGBM: torch and by hand differ by at most {difference:.1e}")
     model = wrap(by_torch, X, y, init_score=init_score)  # finds the objective, which is still in memory
     print(f"  certificate: {model.certificate.status}")
+    model.tune(X_val, y_val, init_score=np.full(len(y_val), base_score))
     d = model.predict_dist(X_new, init_score=np.full(len(y_new), base_score))
     print(f"  continuous ranked probability score (CRPS) on new rows: {d.crps(y_new).mean():.4f}")
 

@@ -58,12 +58,13 @@ def main() -> None:
     n = 1_000 if parser.parse_args().quick else 10_000
     rng = np.random.default_rng(0)
     train, valid, test = (make_data(size, rng) for size in (n, n, 2 * n))
-    print(f"{n} rows to train on, {n} to stop on, {2 * n} to test on\n")
+    print(f"{n} rows to train on, {n} to stop on and to tune, {2 * n} to test on\n")
     print(f"{'':10} {'stopped on':>10} {'trees':>6} {'test RMSE':>10} {'test CRPS':>10} {'90 % interval covers':>21}")
     for name, fit in (("LightGBM", train_lightgbm), ("XGBoost", train_xgboost)):
         for metric in ("rmse", "crps"):
             booster, trees = fit(train, valid, metric)
             model = wrap(booster, *train)
+            model.tune(*valid)
             X, y = test
             rmse = np.sqrt(np.mean((model.predict(X) - y) ** 2))
             inside = coverage(y, model.predict_interval(X, coverage=0.9))

@@ -116,9 +116,8 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findin
     nll, impossible = _nll(dist, baseline, outcome)
     transforms = randomised_pit(dist, outcome)
     intervals, reliability = _intervals(dist, baseline, outcome, transforms)
-    features, explained, growth = None, 0, None
+    (features, explained), growth = _features(model, rows), None
     if model.chosen.scale is None:
-        features, explained = _features(model, rows)
         growth = variance_growth(model.forest, rows, model.weights.sd, model.rho, (0.05, 0.95))
     return Findings(
         rows_passed=rows_passed,

@@ -206,8 +206,6 @@ def on_features(f: Findings, shares: list[tuple[str, float]]) -> str:
             "A Poisson distribution takes its spread from its mean, and ignores the variance of the trees. This "
             "section is about the variance of the trees. "
         )
-    if f.growth is None:
-        return out + "The variance is boosted on the leaves of the trees, and cannot be divided among the features."
     if f.features is None:
         return out + "The trees are too deep to compute the shares of the features."
     if not shares:

@@ -61,7 +61,7 @@ def test_in_the_report(tuned, data):
     X, y = data
     page = report(model, X[TEST], y[TEST], tuning=result)
     assert "too deep" not in page
-    assert "The variance is boosted on the leaves of the trees" in page
+    assert "matters most, with a share of" in page
     assert "there is no growth to show" in page
     assert "around a boosted spread" in page
     assert page.count("<svg") == 4  # that of the growth is missing

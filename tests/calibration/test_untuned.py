@@ -19,6 +19,7 @@ import pytest
 from pgbm_plugin import UntunedWarning, crps_callback, embed, load, wrap
 from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.saving import container
+from pgbm_plugin.sklearn import PGBMRegressor
 
 LGB = {"num_leaves": 6, "verbose": -1, "num_threads": 1}
 
@@ -138,6 +139,16 @@ def test_a_choice_is_silent_and_stays_so(calibrate, model, trained, tmp_path):
     model.save(tmp_path / "m.pgbm")
     assert told(lambda: load(tmp_path / "m.pgbm").predict_interval(X)) == 0
     assert told(lambda: pickle.loads(pickle.dumps(model)).predict_interval(X)) == 0  # noqa: S301
+
+
+def test_folds_calibrate(trained, tmp_path):
+    booster, X, y = trained
+    model = wrap(booster, X[:400], y[:400], cv=3)
+    assert told(lambda: model.predict_interval(X)) == 0
+    model.save(tmp_path / "m.pgbm")
+    assert told(lambda: load(tmp_path / "m.pgbm").predict_interval(X)) == 0
+    regressor = PGBMRegressor(lgb.LGBMRegressor(n_estimators=5, **LGB), cv=3)
+    assert told(lambda: regressor.fit(X, y).predict_interval(X)) == 0
 
 
 def test_a_rho_of_the_call_is_a_choice_for_it(model, trained):
