@@ -20,7 +20,9 @@ def cli_folder(tmp_path_factory, make_data):
     folder = tmp_path_factory.mktemp("plain")
     X, y = make_data("numeric", n=200)
     booster = train("lightgbm", X, y, folder)
-    wrap(booster, X, y).save(folder / "model.pgbm")
+    model = wrap(booster, X, y)
+    model.rho = model.default_rho  # a choice, so that predictions do not warn
+    model.save(folder / "model.pgbm")
     frame = pd.DataFrame(X, columns=list("abcd"))
     write(frame, folder / "new.parquet")
     write(frame.assign(y=y), folder / "rows.parquet")
