@@ -1,4 +1,4 @@
-"""Probabilistic accuracy on nine UCI sets, all contenders on the same splits.
+"""Probabilistic accuracy on nine UCI sets, or on everyday ones, all contenders on the same splits.
 
 python -m benchmarks.accuracy --data DIR [--sets yacht,boston] [--splits N] [--only constant,tuned] [--jobs 2]
     [--json results.json] [--plot plot.png] [--quick]
@@ -6,7 +6,8 @@ python -m benchmarks.accuracy --data DIR [--sets yacht,boston] [--splits N] [--o
 Protocol. Of each split's 90 %, four fifths train and one fifth validates; nothing is trained again on both. A contender
 that wraps a booster wraps the one that is trained once a split with the paper's settings: 16 leaves, a step of 0.1,
 lambda 1, 64 bins, one row a leaf, up to 2000 trees, the best on the validation rows. Everything else that is chosen or
-calibrated comes from the same validation rows. Each contender has one thread.
+calibrated comes from the same validation rows. Only "trained on all rows, cv=5" trains again on both, and calibrates on
+folds of them. Each contender has one thread.
 
 With --json, every result is appended to results.jsonl beside it as soon as it is known, and the tables are also written
 as results.md. A later run computes only what is missing or whose settings, versions or code have changed, and its
@@ -33,7 +34,7 @@ from ..contest import machine, options
 from .contenders import Contender, Rounds, contenders
 from .measures import run
 from .records import Key, key, read, without_source
-from .sets import MADE_UP, QUICK, SETS, n_splits
+from .sets import MADE_UP, QUICK, n_splits, sets_in
 from .tables import METRICS, Results, by_set, markdown, summary
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -105,7 +106,7 @@ def all_keys(
 def main() -> None:
     given = options(
         __doc__,
-        data={"type": Path, "help": "folder of the .npz files; --quick does without"},
+        data={"type": Path, "help": "folder of the .npz or .parquet files; --quick does without"},
         sets={"help": "with commas; all unless given"},
         splits={"type": int, "help": "the first N of each set"},
         only={"help": "contenders, with commas"},
@@ -115,7 +116,9 @@ def main() -> None:
     )
     if given.data is None and not given.quick:
         sys.exit("--data DIR is needed: a folder of yacht.npz, boston.npz, ...; or --quick for made-up rows")
-    names = SETS if given.data is not None else tuple(MADE_UP)
+    names = sets_in(given.data) if given.data is not None else tuple(MADE_UP)
+    if not names:
+        sys.exit(f"{given.data} has none of the sets: yacht.npz, boston.npz, ..., or insurance.parquet, ...")
     rounds = Rounds(50, 20) if given.quick else Rounds()
     here, notes = contenders()
     for note in notes:
@@ -124,7 +127,7 @@ def main() -> None:
     wanted_sets = chosen(given.sets, names, "set")
     splits = given.splits
     if given.quick:
-        wanted_sets = [s for s in wanted_sets if s in (*QUICK, *MADE_UP)]
+        wanted_sets = [s for s in wanted_sets if s in (*QUICK, *MADE_UP)] or wanted_sets[:2]
         splits = 1 if splits is None else splits
 
     path = given.json.with_suffix(".jsonl") if given.json else None

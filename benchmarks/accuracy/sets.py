@@ -1,4 +1,4 @@
-"""The data: nine UCI sets with their published splits, and made-up rows where these are not at hand."""
+"""The data: nine UCI sets with their published splits, everyday sets, and made-up rows where these are not at hand."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ Array = NDArray[np.float64]
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine-red", "kin8nm", "power", "naval", "protein")
 """In order of size, each a file NAME.npz with X, y, n_splits and test_0, test_1, ...: the rows of the test parts."""
+EVERYDAY = ("insurance", "abalone", "winewhite", "parkinsons", "taxitip", "seoul", "california", "bike")
+"""In order of size, each a file NAME.parquet with a column target. All contenders take categories as numbers."""
 QUICK = ("yacht", "boston")
 MADE_UP = {"yacht-sized": (308, 6), "boston-sized": (506, 13)}
 """Rows and features."""
 _VALIDATION = 0.2
-_MADE_UP_SPLITS = 20
+_SPLITS = 20
+"""Random splits of a set that brings none of its own."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,24 @@ class Split:
     y_test: Array
 
 
+def sets_in(folder: Path) -> tuple[str, ...]:
+    """The sets whose files are in a folder."""
+    files = [*(f"{name}.npz" for name in SETS), *(f"{name}.parquet" for name in EVERYDAY)]
+    return tuple(Path(file).stem for file in files if (folder / file).exists())
+
+
 def n_splits(folder: Path | None, name: str) -> int:
     """How many splits a set has."""
-    if folder is None:
-        return _MADE_UP_SPLITS
+    if folder is None or name in EVERYDAY:
+        return _SPLITS
     with np.load(folder / f"{name}.npz") as data:
         return int(data["n_splits"])
 
 
 def load(folder: Path | None, name: str, number: int) -> Split:
     """A split of a set in `folder`, or of made-up rows; its number is the seed that takes the validation rows out."""
-    if folder is None:
-        X, y = _made_up(*MADE_UP[name])
+    if folder is None or name in EVERYDAY:
+        X, y = _made_up(*MADE_UP[name]) if folder is None else _everyday(folder / f"{name}.parquet")
         test = np.random.default_rng(1000 + number).permutation(len(y))[: len(y) // 10]
     else:
         with np.load(folder / f"{name}.npz") as data:
@@ -60,6 +69,16 @@ def load(folder: Path | None, name: str, number: int) -> Split:
     held_out, train = np.split(rest, [int(_VALIDATION * len(rest))])
     parts = [array[rows] for rows in (train, held_out, test) for array in (X, y)]
     return Split(name, number, *parts)
+
+
+def _everyday(path: Path) -> tuple[Array, Array]:
+    import pandas as pd
+
+    frame = pd.read_parquet(path)
+    y = frame.pop("target").to_numpy(np.float64)
+    for name in frame.select_dtypes("category"):
+        frame[name] = frame[name].cat.codes.where(frame[name].notna())
+    return frame.to_numpy(np.float64), y
 
 
 def _made_up(n: int, features: int) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .sets import MADE_UP, SETS
+from .sets import EVERYDAY, MADE_UP, SETS
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Results:
     @property
     def sets(self) -> list[str]:
         present = {name for name, _ in self.values}
-        return [name for name in (*SETS, *MADE_UP) if name in present]
+        return [name for name in (*SETS, *EVERYDAY, *MADE_UP) if name in present]
 
     def column(self, set_name: str, contender: str, metric: str) -> dict[int, float]:
         """split -> value, of the splits that have one."""

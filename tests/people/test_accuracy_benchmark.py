@@ -10,6 +10,7 @@ from functools import partial
 
 import lightgbm as lgb
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import ndtri
 
@@ -18,7 +19,7 @@ from benchmarks.accuracy import neighbours, records
 from benchmarks.accuracy.contenders import LEVELS, Contender, Fitted, Rounds, Work, contenders
 from benchmarks.accuracy.measures import measure, run
 from benchmarks.accuracy.quantiles import Quantiles
-from benchmarks.accuracy.sets import load
+from benchmarks.accuracy.sets import load, n_splits, sets_in
 from benchmarks.accuracy.tables import Results, by_set, geometric_mean, markdown, ratios, summary
 from pgbm_plugin import wrap
 from pgbm_plugin.distributions import Normal
@@ -224,3 +225,18 @@ def test_without_the_baseline_there_are_tables_but_no_ratios():
     found = results({"yacht": {"other": [2.0, 4.0]}})
     assert summary(found) == []
     assert "3 ± 1.4" in markdown(found)
+
+
+def test_everyday_sets(tmp_path):
+    """Every row is in one part, and categories are numbers."""
+    frame = pd.DataFrame({"kind": pd.Categorical(["b", None, "a", "b"] * 25), "target": np.arange(100.0)})
+    frame.to_parquet(tmp_path / "abalone.parquet")
+    assert sets_in(tmp_path) == ("abalone",)
+    assert n_splits(tmp_path, "abalone") > 1
+    split = load(tmp_path, "abalone", 1)
+    parts = [(split.X, split.y), (split.X_val, split.y_val), (split.X_test, split.y_test)]
+    assert [len(y) for _, y in parts] == [72, 18, 10]
+    assert sorted(np.concatenate([y for _, y in parts])) == list(range(100))
+    for X, y in parts:
+        np.testing.assert_array_equal(X[:, 0], np.array([1.0, np.nan, 0.0, 1.0])[y.astype(int) % 4])
+    assert not np.array_equal(load(tmp_path, "abalone", 2).y_test, split.y_test)
