@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,7 @@ from .trees.training_spec import TrainingSpec
 from .update import updated
 
 if TYPE_CHECKING:
+    from .calibration.metric import Score
     from .calibration.tune_result import TuneResult
     from .distributions import Distribution
 
@@ -325,7 +326,7 @@ class ProbabilisticModel:
         X_val: Any,
         y_val: Any,
         *,
-        score: Literal["crps", "nll"] = "crps",
+        score: Score = "auto",
         distributions: Sequence[str] | str | None = None,
         rho: ArrayLike | None = None,
         calibrate: bool = True,
@@ -343,8 +344,11 @@ class ProbabilisticModel:
         ----------
         X_val, y_val : table and column
             At least 6 rows that training did not see, and their labels. The search looks at 2,000 of them at most.
-        score : {"crps", "nll"}
-            The continuous ranked probability score, or the negative log likelihood.
+            With fewer than 200, less is fitted, so that noise does not decide; the result says what was held back.
+        score : {"auto", "crps", "nll"}
+            The continuous ranked probability score, or the negative log likelihood. "auto" is the first, but relative
+            to the typical spread of rows with the same mean if the objective has a log link, or if the labels are
+            counts whose means span orders of magnitude: otherwise the largest rows would decide alone.
         distributions : str or sequence of str, optional
             Families to try. Default: all, but those that need a positive mean, such as lognormal and gamma, only if
             the model predicts more than 0 for every possible row. To try them on other models, name them.
@@ -355,7 +359,7 @@ class ProbabilisticModel:
         variance : {"pgbm", "boosted", "auto"}, optional
             "pgbm" is the paper's recursion. "boosted" is a log-variance boosted on the same trees, from the residuals
             of these rows and of those that ``wrap(..., variance=)`` saw; at most 262,144 rows are used. "auto" is the
-            better of both, or a blend. Default: what `wrap` was told.
+            better of both, or a blend. Default: what `wrap` was told, else "auto"; "pgbm" if `calibrate` is False.
         sample_weight : column, optional
             How much each row counts: in the score, in the power map and in the shape of "empirical". A weight of 2 is
             a row that comes twice.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from ..predict.state import ModelState
 from ..tables.labelled import RawRows
 from .blend import blended
 from .held_out import read_held_out
+from .metric import Score, check_score, choose_metric
 from .search import families, rho_grid, search
 from .tune_result import TuneResult
 from .validation import MIN_ROWS, Validation
@@ -23,7 +24,7 @@ def tune(
     state: ModelState,
     raw: RawRows,
     *,
-    score: Literal["crps", "nll"],
+    score: Score,
     distributions: Sequence[str] | str | None,
     rho: ArrayLike | None,
     calibrate: bool,
@@ -33,10 +34,9 @@ def tune(
     progress: bool,
 ) -> tuple[Chosen, TuneResult]:
     """Return the settings that score best, and all that was tried, see `ProbabilisticModel.tune`."""
-    if score not in ("crps", "nll"):
-        raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
+    check_score(score)
     names, grid = families(distributions), rho_grid(rho)
-    source = state.variance if variance is None else check_variance(variance)
+    source = _default_variance(state, calibrate) if variance is None else check_variance(variance)
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
     held_out = read_held_out(state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, recursion=True)
@@ -47,7 +47,9 @@ def tune(
         )
     weight = np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
     positive = distributions is not None or state.predicts_positive()
-    validation = Validation(*held_out[:3], weight / weight.sum(), score, positive, state.weights.sd, n_jobs)
+    weight = weight / weight.sum()
+    metric, unit = choose_metric(score, held_out.y, held_out.margins, weight)
+    validation = Validation(*held_out[:3], weight, metric, positive, state.weights.sd, n_jobs, unit)
     options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
     result, scale = search(validation, state.default_rho, grid=grid, **options), None
     if source != "pgbm":
@@ -68,3 +70,8 @@ def tune(
         residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
     )
     return chosen, result
+
+
+def _default_variance(state: ModelState, calibrate: bool) -> Variance:
+    """Return the source of the variance if the user names none: what `wrap` was told, without a map the recursion."""
+    return "pgbm" if state.variance == "auto" and not calibrate else state.variance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,10 @@ class LogScale:
 
     def __post_init__(self) -> None:
         self.step.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # pickle makes arrays writable
 
     def __call__(self, variance: NDArray[np.floating], steps: Array) -> Array:
         """Return the (n,) variances from the recursion's variances and the sums of the rows' steps."""

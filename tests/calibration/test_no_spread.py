@@ -73,7 +73,7 @@ def test_tune(score, calibrate, model):
 
 def test_the_floor_is_a_tenth_of_a_typical_spread(booster):
     model = wrap(booster, *tips(1500, 0))
-    model.tune(*tips(600, 1), distributions="normal")
+    model.tune(*tips(600, 1), distributions="normal", variance="pgbm")
     X, _ = tips(800, 4)
     cash, std = X[:, 0] == 0, model.predict(X, return_std=True)[1]
     assert np.all(std[cash] == std[cash][0])
