@@ -111,5 +111,5 @@ def test_no_worse_than_one_spread(score):
     y = np.repeat(np.arange(8.0) ** 2, 50)
     params = {"learning_rate": 1.0, "num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
     model = wrap(lgb.train(params, lgb.Dataset(X, y), 5), X, y)
-    result = model.tune(X[::5], y[::5] + np.random.default_rng(5).normal(size=80), score=score)
+    result = model.tune(X[::2], y[::2] + np.random.default_rng(5).normal(size=200), score=score)
     assert result.best.score <= result.constant.score * (1 + 1e-6)

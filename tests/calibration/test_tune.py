@@ -281,7 +281,7 @@ def test_predictions_of_the_mean_stay(kind, tune_rows):
 def test_the_same_again(tune_booster, tunable, tune_rows):
     first = tunable.tune(*tune_rows)
     again = tunable.tune(*tune_rows)
-    other = wrap(tune_booster, *heteroscedastic(1200, 0), n_jobs=2).tune(*tune_rows)
+    other = wrap(tune_booster, *heteroscedastic(1200, 0), variance="pgbm", n_jobs=2).tune(*tune_rows)
     for result in (again, other):
         assert np.array_equal(result.scores, first.scores)
         assert (result.best, result.before) == (first.best, first.before)
