@@ -35,7 +35,7 @@ def main() -> None:
     X, y = make_rows(n, 0.5, rng)
     booster = lgb.train({"num_leaves": 15, "min_data_in_leaf": 50, "verbose": -1}, lgb.Dataset(X, y), 100)
     frozen = wrap(booster, X, y)
-    frozen.tune(*make_rows(n, 0.5, rng))
+    frozen.tune(*make_rows(n, 0.5, rng), variance="pgbm")
     updated = copy.copy(frozen)
 
     print(f"{'month':>5} {'noise':>6} {'90 % interval covers, frozen':>30} {'updated':>8} {'effective rows':>16}")

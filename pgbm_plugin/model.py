@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,7 @@ from .trees.training_spec import TrainingSpec
 from .update import updated
 
 if TYPE_CHECKING:
+    from .calibration.metric import Score
     from .calibration.tune_result import TuneResult
     from .distributions import Distribution
 
@@ -339,7 +340,7 @@ class ProbabilisticModel:
         y_val: Any,
         *,
         out_of_fold: Any = None,
-        score: Literal["crps", "nll"] = "crps",
+        score: Score = "auto",
         distributions: Sequence[str] | str | None = None,
         rho: ArrayLike | None = None,
         calibrate: bool = True,
@@ -357,14 +358,17 @@ class ProbabilisticModel:
         ----------
         X_val, y_val : table and column
             At least 6 rows that training did not see, and their labels. The search looks at 2,000 of them at most.
+            With fewer than 200, less is fitted, so that noise does not decide; the result says what was held back.
             With `out_of_fold`, these are the rows of training.
         out_of_fold : column, optional
             Predictions of these rows by models that were trained without them, with the settings of this one: from
             `pgbm_plugin.out_of_fold`, ``cross_val_predict`` or the folds of a competition. They replace the model's
             own, whose residuals are too small on rows that training saw; the spreads are those of the model. NaN for a
             row without one, which is then left out.
-        score : {"crps", "nll"}
-            The continuous ranked probability score, or the negative log likelihood.
+        score : {"auto", "crps", "nll"}
+            The continuous ranked probability score, or the negative log likelihood. "auto" is the first, but relative
+            to the typical spread of rows with the same mean if the objective has a log link, or if the labels are
+            counts whose means span orders of magnitude: otherwise the largest rows would decide alone.
         distributions : str or sequence of str, optional
             Families to try. Default: all, but those that need a positive mean, such as lognormal and gamma, only if
             the model predicts more than 0 for every possible row. To try them on other models, name them.
@@ -375,7 +379,7 @@ class ProbabilisticModel:
         variance : {"pgbm", "boosted", "auto"}, optional
             "pgbm" is the paper's recursion. "boosted" is a log-variance boosted on the same trees, from the residuals
             of these rows and of those that ``wrap(..., variance=)`` saw; at most 262,144 rows are used. "auto" is the
-            better of both, or a blend. Default: what `wrap` was told.
+            better of both, or a blend. Default: what `wrap` was told, else "auto"; "pgbm" if `calibrate` is False.
         sample_weight : column, optional
             How much each row counts: in the score, in the power map and in the shape of "empirical". A weight of 2 is
             a row that comes twice.

@@ -87,10 +87,10 @@ def wrap(
     mean : {"booster", "pgbm"}
         "booster" leaves point predictions as they are, to the bit. "pgbm" uses the paper's expected leaf weights.
     variance : {"pgbm", "boosted", "auto"}, optional
-        "pgbm" is the paper's recursion. "boosted" is a log-variance boosted on the same trees. It is fitted to the
-        residuals of at most 262,144 of these rows, corrected as if each row had been left out of training, and needs
-        one table. "auto" is the recursion until `tune` has chosen the better of both, or a blend. Default: "auto" with
-        `cv`, else "pgbm".
+        "pgbm" is the paper's recursion, in `tune` as well. "boosted" is a log-variance boosted on the same trees. It is
+        fitted to the residuals of at most 262,144 of these rows, corrected as if each row had been left out of
+        training, and needs one table. "auto" is the recursion until `tune` has chosen the better of both, or a blend.
+        Default: as "auto", but without a scale from these rows, which costs up to half as much again.
     cv : int, splitter or iterable, optional
         Calibrate the model on its own training rows. The booster is trained again on every fold, with its own
         parameters and number of trees, and family, spread and shape are chosen by how well they foretell the rows that
@@ -130,7 +130,8 @@ def wrap(
         raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
     if cv is not None:
         check_cv(cv)
-    variance = check_variance(variance or ("pgbm" if cv is None else "auto"))
+    if variance is not None:
+        check_variance(variance)
     source = find_source(RawRows(X, y, sample_weight, init_score), label, weight)
     check_device(device, here=not source.is_remote)
     _check_is_booster(booster)
@@ -156,8 +157,8 @@ def wrap(
         if forest.features.names != data.rows.features.names and certificate.status != "certified":
             warn(f"X has none of the model's column names: they are taken by position, as {forest.booster} does")
         forest = forest.with_features(with_seen_categories(data.rows.features, data.rows))
-    state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance)
-    if variance != "pgbm" and data is not None and cv is None:
+    state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance or "auto")
+    if variance not in (None, "pgbm") and data is not None and cv is None:
         state = _with_scale(state, data, n_jobs)
     model = _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
     if train is not None and data is not None:
@@ -173,11 +174,17 @@ def _calibrate(model: ProbabilisticModel, train: Train, data: LabelledRows, X: A
             f"see need no cv=: wrap(booster, X, y).tune(X, y)"
         )
     predicted = predict_out_of_fold(train, model.spec, data, X, cv, model.n_jobs, progress)
-    columns = {"sample_weight": data.weight, "init_score": data.init_score}
-    model.tune(data.rows, data.y, out_of_fold=predicted, progress=progress, **columns)
+    model.tune(
+        data.rows,
+        data.y,
+        out_of_fold=predicted,
+        sample_weight=data.weight,
+        init_score=data.init_score,
+        progress=progress,
+    )
 
 
-def _check_needs_no_table(variance: Variance, cv: Any) -> None:
+def _check_needs_no_table(variance: Variance | None, cv: Any) -> None:
     """Refuse what goes through the rows several times, if these are not one table."""
     if variance == "boosted":
         raise TypeError(_NEEDS_TABLE)
@@ -196,11 +203,11 @@ def _check_is_booster(booster: Any) -> None:
                 raise ValueError(f"{path!r} is a whole ProbabilisticModel: pgbm_plugin.load(path) gives it back")
 
 
-def _check_embedded(embedded: ModelState, mean: str, variance: Variance) -> None:
+def _check_embedded(embedded: ModelState, mean: str, variance: Variance | None) -> None:
     """Refuse to return another kind of model than was asked for."""
     if mean != embedded.mean:
         raise ValueError(f"the embedded model has mean={embedded.mean!r}: call wrap(booster, mean={embedded.mean!r})")
-    if variance not in ("pgbm", embedded.variance):
+    if variance not in (None, embedded.variance):
         raise ValueError(
             f"the embedded model has variance={embedded.variance!r}: leave variance out and tune it, "
             f"model.tune(X_val, y_val, variance={variance!r}), or wrap the booster with its rows"

@@ -13,12 +13,13 @@ from ..predict.log_scale import LogScale
 from ..predict.power_map import Calibration
 from ..predict.recursion import leaf_sums
 from .boosted_scale import MAX_ROWS, held_out_scale
+from .few_rows import simplest
 from .tune_result import TuneResult
 from .validation import Validation
 
-# Shares of the recursion's log-variance, and of the held-out steps. A finer grid is no better, because noise decides
-# between close shares.
-_SHARES = (0.0, 0.5, 1.0)
+# Shares of the recursion's log-variance, and of the held-out steps. With few rows, the first one is preferred. A finer
+# grid is no better, because noise decides between close shares.
+_SHARES = (0.5, 0.0, 1.0)
 
 FamiliesOf = Callable[[Validation, float], TuneResult]
 """A function that scores families at one correlation."""
@@ -71,8 +72,14 @@ def blended(
     stepped = _Scaled(*held_out_scale(*rows, *base, rate, validation.n_jobs))
     _, (scale, log_variance) = _best_mean(validation, base, stepped, _SHARES)
     boosted = families_of(validation.with_variance(np.exp(log_variance)), best.rho)
-    if recursion and validation.score(best.distribution, at_best, best.calibration) < boosted.best.score:
-        return None, pgbm
+    if recursion:
+        scores = [
+            validation.row_scores(boosted.best.distribution, np.exp(log_variance), boosted.best.calibration),
+            validation.row_scores(best.distribution, at_best, best.calibration),
+        ]
+        # a Poisson takes no variance, and needs no scale
+        if np.array_equal(scores[0], scores[1]) or simplest(scores, validation.weight, validation.scarcity):
+            return None, pgbm
     common = np.isin(pgbm.distributions, boosted.distributions)
     return scale, replace(
         pgbm,
@@ -112,11 +119,11 @@ def _mapped(validation: Validation, scaled: _Scaled) -> _Scaled:
 def _best_mean(validation: Validation, a: _Scaled, b: _Scaled, shares: tuple[float, ...]) -> tuple[float, _Scaled]:
     """Return the share of `b` that scores best under a power map, and the mean of `a` and `b` with this share."""
 
-    def score(share: float) -> float:
+    def scores(share: float) -> Array:
         variance = np.exp(_mean(a, b, share).log_variance)
-        return validation.score("normal", variance, validation.fit_map(variance))
+        return validation.row_scores("normal", variance, validation.fit_map(variance))
 
-    share = min(shares, key=score)
+    share = shares[simplest([scores(share) for share in shares], validation.weight, validation.scarcity)]
     return share, _mean(a, b, share)
 
 

@@ -22,6 +22,7 @@ def fit_map(
     metric: Literal["crps", "nll"],
     *,
     flat: bool = False,
+    bounds: tuple[float, float] = (0.0, MAX_B),
 ) -> Calibration:
     """Return the power map with the best score of a normal distribution, with the floor of a typical row.
 
@@ -43,6 +44,8 @@ def fit_map(
         The score.
     flat : bool
         Whether all rows get one variance, b = 0.
+    bounds : (float, float)
+        Bounds of b.
     """
     if not typical > 0.0 or not np.any(residual):
         return Calibration().with_floor(typical)
@@ -52,25 +55,30 @@ def fit_map(
     z2_unit = (residual / slope) ** 2
     start = float(weight @ (z2_unit * np.exp(-np.maximum(x, _LOG_FLOOR))))
     data = x, z2_unit, slope, weight, metric
-    starts = [(start, 0.0 if flat else 1.0)]
+    starts = [(start, 0.0 if flat else _clipped(1.0, bounds))]
     if not flat and np.any(x < _LOG_FLOOR):  # rows on the floor do not pull b towards 0, where it may be better
-        starts.append((float(weight @ z2_unit), 0.0))
-    ends = (_descend(np.array([math.log(max(scale, 1e-300)), b]), data) for scale, b in starts)
+        starts.append((float(weight @ z2_unit), bounds[0]))
+    ends = (_descend(np.array([math.log(max(scale, 1e-300)), b]), bounds, data) for scale, b in starts)
     p, _ = min(ends, key=lambda end: end[1])
     b = 0.0 if flat else float(p[1])
     return Calibration(b, float(np.exp(p[0] - b * centre))).with_floor(typical)
 
 
-def _descend(p: Array, data: tuple[Any, ...]) -> tuple[Array, float]:
-    """Return the (log c, b) of a local optimum, and its score, by Newton's method from `p`."""
+def _descend(p: Array, bounds: tuple[float, float], data: tuple[Any, ...]) -> tuple[Array, float]:
+    """Return the (log c, b) of a local optimum, and its score, by Newton's method from `p`; b stays in its bounds."""
     value, gradient, hessian = _score(p, *data)
     for _ in range(30):
         # if the score is not convex, a ridge makes the step go downhill
         ridge = max(1e-6 * np.trace(np.abs(hessian)) - np.linalg.eigvalsh(hessian)[0], 0.0) + 1e-300
-        step = np.clip(np.linalg.solve(hessian + ridge * np.eye(2), gradient), -2.0, 2.0)
+        convex = hessian + ridge * np.eye(2)
+        step = np.clip(np.linalg.solve(convex, gradient), -2.0, 2.0)
+        b = _clipped(p[1] - step[1], bounds)
+        if b != p[1] - step[1]:  # on a bound, log c has a step of its own
+            step[1] = p[1] - b
+            step[0] = np.clip((gradient[0] - convex[0, 1] * step[1]) / convex[0, 0], -2.0, 2.0)
         for _ in range(20):
             candidate = p - step
-            candidate[1] = min(max(candidate[1], 0.0), MAX_B)
+            candidate[1] = _clipped(candidate[1], bounds)  # not outside by rounding
             new = _score(candidate, *data)
             if new[0] <= value:
                 break
@@ -82,6 +90,10 @@ def _descend(p: Array, data: tuple[Any, ...]) -> tuple[Array, float]:
         if moved < 1e-6 or gain <= 1e-10 * abs(value):
             break
     return p, value
+
+
+def _clipped(b: float, bounds: tuple[float, float]) -> float:
+    return min(max(b, bounds[0]), bounds[1])
 
 
 def _score(p: Array, x: Array, z2_unit: Array, slope: Array, weight: Array, metric: str) -> tuple[float, Array, Array]:

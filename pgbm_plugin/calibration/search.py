@@ -15,7 +15,8 @@ from scipy.optimize import minimize
 from ..arrays import Array
 from ..distributions import FAMILIES, Conformal, family
 from ..parallel import progress_bar
-from ..predict.power_map import MAX_B, Calibration
+from ..predict.power_map import Calibration
+from .few_rows import effective_rows, exponent_bounds, simplest
 from .tune_result import Candidate, TuneResult
 from .validation import Validation
 
@@ -43,22 +44,26 @@ def search(
     maps = _maps(sample, table, calibrate)
     refinement = _Refinement(sample, grid, calibrate)
     scores, refined, failed = {}, [], {}
+    nearest = np.argsort(np.abs(grid - default_rho), kind="stable")  # rho's in order of simplicity
     with progress_bar(len(names), "families", progress) as advance:
         for name in names:
             try:
-                row = [sample.score(name, table[k], maps[k]) for k in range(len(grid))]
+                by_row = [sample.row_scores(name, table[k], maps[k]) for k in range(len(grid))]
             except ValueError as error:
                 failed[name] = str(error)
             else:
-                k = int(np.argmin(row))
-                scores[name] = row
+                scores[name] = row = [float(values @ sample.weight) for values in by_row]
+                k = int(nearest[simplest([by_row[k] for k in nearest], sample.weight, sample.scarcity)])
                 refined.append(refinement.refine(Candidate(name, float(grid[k]), maps[k], row[k]), k, table[k]))
             advance(1)
-    candidates = sorted(_rescored(validation, refined, failed), key=lambda candidate: candidate.score)
-    if not candidates:
+    rescored = list(_rescored(validation, refined, failed))
+    if not rescored:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise ValueError(f"no distribution fits the validation rows ({reasons})")
     scores = {name: row for name, row in scores.items() if name not in failed}  # some may fail on all rows only
+    rescored.sort(key=lambda pair: _complexity(pair[0].distribution))
+    chosen = rescored[simplest([values for _, values in rescored], validation.weight, validation.scarcity)][0]
+    candidates = sorted((c for c, _ in rescored), key=lambda c: (c is not chosen, c.score))
 
     at_best, at_default = validation.variances(np.array([candidates[0].rho, default_rho]))
     if calibrate and sample is not validation:
@@ -77,6 +82,7 @@ def search(
         before=Candidate("normal", default_rho, Calibration(), _score(validation, "normal", at_default, Calibration())),
         constant=Candidate("normal", default_rho, one_spread, _score(validation, "normal", at_default, one_spread)),
         residuals=validation.residuals(at_best, best.calibration),
+        effective_rows=effective_rows(validation.weight),
     )
 
 
@@ -87,16 +93,23 @@ def _maps(rows: Validation, table: Array, calibrate: bool) -> tuple[Calibration,
     return tuple(Calibration().with_floor(rows.typical(line)) for line in table)
 
 
-def _rescored(validation: Validation, refined: list[Candidate], failed: dict[str, str]) -> Iterator[Candidate]:
-    """Yield the candidates with their scores on all rows; write those that do not fit into `failed`."""
+def _complexity(name: str) -> int:
+    """Return the rank of a family in order of simplicity: a normal is first, families made of residuals are last."""
+    return list(FAMILIES).index(family(name)[0].name)
+
+
+def _rescored(
+    validation: Validation, refined: list[Candidate], failed: dict[str, str]
+) -> Iterator[tuple[Candidate, Array]]:
+    """Yield the candidates with their scores on all rows, and the rows' scores; write misfits into `failed`."""
     table = validation.variances(np.array([candidate.rho for candidate in refined]))
     for candidate, variance in zip(refined, table, strict=True):
         try:
-            score = validation.score(candidate.distribution, variance, candidate.calibration)
+            values = validation.row_scores(candidate.distribution, variance, candidate.calibration)
         except ValueError as error:
             failed[candidate.distribution] = str(error)
         else:
-            yield replace(candidate, score=score)
+            yield replace(candidate, score=float(values @ validation.weight)), values
 
 
 def _score(rows: Validation, name: str, variance: Array, calibration: Calibration) -> float:
@@ -166,12 +179,13 @@ class _Refinement:
             return Calibration(float(x[1]), float(np.exp(x[0] - x[1] * middle))).with_floor(typical)
 
         start = np.array([np.log(best.calibration.c) + best.calibration.b * middle, best.calibration.b])
-        lean = -0.2 if start[1] > MAX_B / 2 else 0.2
+        low, high = exponent_bounds(self.sample.scarcity)
+        lean = (high - low) / (15.0 if start[1] <= (low + high) / 2 else -15.0)
         optimum = minimize(
             lambda x: _score(self.sample, best.distribution, variance, calibration(x)),
             start,
             method="Nelder-Mead",
-            bounds=[(start[0] - 3.0, start[0] + 3.0), (0.0, MAX_B)],
+            bounds=[(start[0] - 3.0, start[0] + 3.0), (low, high)],
             options={"maxfev": 40, "xatol": 1e-3, "initial_simplex": start + np.array([[0, 0], [0.2, 0], [0, lean]])},
         )
         if not optimum.fun < best.score:

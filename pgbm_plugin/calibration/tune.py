@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from ..tables.labelled import RawRows
 from .blend import blended
 from .boosted_scale import HELD_OUT_RATE, TRAINING_RATE
 from .held_out import read_held_out
+from .metric import Score, check_score, choose_metric
 from .search import families, rho_grid, search
 from .tune_result import TuneResult
 from .validation import MIN_ROWS, Validation
@@ -25,7 +26,7 @@ def tune(
     raw: RawRows,
     *,
     out_of_fold: Any = None,
-    score: Literal["crps", "nll"],
+    score: Score,
     distributions: Sequence[str] | str | None,
     rho: ArrayLike | None,
     calibrate: bool,
@@ -35,10 +36,9 @@ def tune(
     progress: bool,
 ) -> tuple[Chosen, TuneResult]:
     """Return the settings that score best, and all that was tried, see `ProbabilisticModel.tune`."""
-    if score not in ("crps", "nll"):
-        raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
+    check_score(score)
     names, grid = families(distributions), rho_grid(rho)
-    source = state.variance if variance is None else check_variance(variance)
+    source = _default_variance(state, calibrate) if variance is None else check_variance(variance)
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
     held_out = read_held_out(
@@ -52,7 +52,9 @@ def tune(
         )
     weight = np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
     positive = distributions is not None or state.predicts_positive()
-    validation = Validation(*held_out[:3], weight / weight.sum(), score, positive, state.weights.sd, n_jobs)
+    weight = weight / weight.sum()
+    metric, unit = choose_metric(score, held_out.y, held_out.margins, weight)
+    validation = Validation(*held_out[:3], weight, metric, positive, state.weights.sd, n_jobs, unit)
     if no_spread:
         validation = validation.with_variance(np.ones(len(held_out.y)))
     options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
@@ -78,3 +80,8 @@ def tune(
         residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
     )
     return chosen, result
+
+
+def _default_variance(state: ModelState, calibrate: bool) -> Variance:
+    """Return the source of the variance if the user names none: what `wrap` was told, without a map the recursion."""
+    return "pgbm" if state.variance == "auto" and not calibrate else state.variance

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..arrays import Array
-from ..predict.power_map import MAX_B, Calibration
+from ..predict.power_map import Calibration
+from .few_rows import exponent_bounds, needed_gain, scarcity
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,9 @@ class TuneResult:
 
     Attributes
     ----------
-    metric : {"crps", "nll"}
-        The score: continuous ranked probability score, or negative log likelihood.
+    metric : {"crps", "nll", "relative crps"}
+        The score: continuous ranked probability score, negative log likelihood, or the first in units of the typical
+        spread of rows with the same mean.
     rows : int
         Number of validation rows.
     rho : (R,) float array
@@ -54,6 +57,8 @@ class TuneResult:
         "pgbm" if the recursion alone scored better than any boosted scale.
     share : float
         Share of the recursion in the boosted scale's base: 0, 1/2 or 1.
+    effective_rows : float
+        Number of equally weighted rows that tell as much, (sum w)^2 / sum w^2; inf for enough.
     """
 
     metric: str
@@ -69,11 +74,25 @@ class TuneResult:
     residuals: Array
     variance: str = "pgbm"
     share: float = 1.0
+    effective_rows: float = math.inf
 
     @property
     def best(self) -> Candidate:
         """Return the best candidate, which the model now uses."""
         return self.candidates[0]
+
+    @property
+    def held_back(self) -> str:
+        """Return in words what was held back because rows are few; "" if nothing was."""
+        scarce = scarcity(self.effective_rows)
+        if not scarce:
+            return ""
+        rows = f"{self.rows}" if round(self.effective_rows) == self.rows else f"{self.effective_rows:.0f} effective"
+        low, high = exponent_bounds(scarce)
+        words = f"few rows ({rows}): the exponent of the variance stays in [{low:.2g}, {high:.2g}], and a choice that "
+        words += f"is not the simplest must be better by {needed_gain(scarce):.2g} standard errors"
+        top = min(self.candidates, key=lambda candidate: candidate.score)
+        return words if top.score == self.best.score else f"{words} ({self.best.distribution}, not {top.distribution})"
 
     def to_pandas(self) -> Any:
         """Return the whole grid as a pandas DataFrame: a line per family and correlation."""
@@ -104,11 +123,10 @@ class TuneResult:
             ("(paper's default)", self.before),
         ):
             lines.append(f"  {label:17} {row.score:11.6g}  {row.rho:8.4f}  {row.calibration}")
-        b = self.best.calibration.b
-        if len(self.rho) > 1 and self.best.rho in self.rho[[0, -1]] and b > 0.0:
+        if held_back := self.held_back:
+            lines.append(f"  {held_back}")
+        if len(self.rho) > 1 and self.best.rho in self.rho[[0, -1]] and self.best.calibration.b > 0.0:
             lines.append("  rho is at the edge of the search; a wider one, tune(..., rho=[...]), seldom gains much")
-        if b == MAX_B and self.variance == "pgbm":
-            lines.append("  rows differ in spread by more than the recursion shows; try tune(..., variance='auto')")
         for reason in dict.fromkeys(self.failed.values()):
             names = [name for name, why in self.failed.items() if why == reason]
             lines.append(f"  left out: {', '.join(names)}: {reason}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from ..predict.power_map import NO_SPREAD, Calibration
 from ..predict.recursion import variances
 from ..predict.response import Margins
 from ..tables.rows import Rows, some_rows
+from .few_rows import effective_rows, exponent_bounds, scarcity
 from .fit_map import fit_map
-
-Score = Literal["crps", "nll"]
+from .metric import Metric
 
 # With fewer rows, two parameters would be fitted to noise.
 MIN_ROWS = 6
@@ -32,10 +32,16 @@ class Validation:
     y: Array  # (n,) outcomes
     margins: Margins  # their variance is replaced for each correlation
     weight: Array  # (n,) weights that sum to 1
-    metric: Score
+    metric: Metric
     positive: bool  # whether families that need a positive mean are tried
     leaf_sd: Array | None  # (L,) deviations of the recursion; None if the variance does not depend on a correlation
     n_jobs: int | None
+    unit: Array | None = None  # (n,) unit of each row's CRPS; None for the unit of y
+
+    @cached_property
+    def scarcity(self) -> float:
+        """Return how scarce the rows are, from 0 for enough to 1."""
+        return scarcity(effective_rows(self.weight))
 
     def some(self, most: int) -> Validation:
         """Return at most `most` of the rows, a random sample that is the same every time."""
@@ -43,7 +49,9 @@ class Validation:
             return self
         at = some_rows(len(self.y), most)
         weight = self.weight[at] / self.weight[at].sum()
-        return replace(self, rows=self.rows.sample(at), y=self.y[at], margins=self.margins.take(at), weight=weight)
+        unit = None if self.unit is None else self.unit[at]
+        rows, margins = self.rows.sample(at), self.margins.take(at)
+        return replace(self, rows=rows, y=self.y[at], margins=margins, weight=weight, unit=unit)
 
     def with_variance(self, variance: Array) -> Validation:
         """Return the rows with a variance that does not depend on a correlation."""
@@ -63,6 +71,10 @@ class Validation:
 
     def score(self, name: str, variance: Array, calibration: Calibration) -> float:
         """Return the mean score of a family with these variances of the margin; ValueError if it does not fit."""
+        return float(self.row_scores(name, variance, calibration) @ self.weight)
+
+    def row_scores(self, name: str, variance: Array, calibration: Calibration) -> Array:
+        """Return the (n,) scores of a family with these variances of the margin; ValueError if it does not fit."""
         margins = replace(self.margins, variance=variance)
         cls, options = family(name)
         if issubclass(cls, Discrete) and (np.any(self.y != np.floor(self.y)) or np.abs(self.y).max() > _COUNTABLE):
@@ -75,7 +87,7 @@ class Validation:
             values = _left_out_crps(*margins.standardised_residuals(self.y, calibration), self.weight)
         else:
             distribution = margins.distribution(cls, calibration, **options)
-            values = distribution.crps(self.y) if self.metric == "crps" else distribution.nll(self.y)
+            values = distribution.nll(self.y) if self.metric == "nll" else distribution.crps(self.y)
         bad = ~np.isfinite(values)
         if cls.needs_positive_mean:  # the CRPS is finite outside the support as well, where no interval reaches
             bad |= self.y <= 0.0 if issubclass(cls, Positive) else self.y < 0.0
@@ -83,7 +95,7 @@ class Validation:
             raise ValueError(
                 f"{int(bad.sum())} of {len(bad)} labels are outside its support, or its density is infinite there"
             )
-        return float(values @ self.weight)
+        return values if self.unit is None else values / self.unit
 
     def residuals(self, variance: Array, calibration: Calibration) -> Array:
         """Return the standardised residuals (y - mean) / std."""
@@ -92,7 +104,11 @@ class Validation:
     def fit_map(self, variance: Array, flat: bool = False) -> Calibration:
         """Return the power map with the best score of a normal, and its floor."""
         residual, typical = self.y - self.margins.prediction, self.typical(variance)
-        return fit_map(residual, self.margins.link_slope(), variance, typical, self.weight, self.metric, flat=flat)
+        weight, bounds = self.weight, exponent_bounds(self.scarcity)
+        if self.unit is not None:
+            weight = weight / self.unit / float(weight @ (1.0 / self.unit))
+        data = residual, self.margins.link_slope(), variance, typical, weight
+        return fit_map(*data, "nll" if self.metric == "nll" else "crps", flat=flat, bounds=bounds)
 
 
 def _left_out_crps(residual: Array, std: Array, weight: Array) -> Array:

@@ -30,12 +30,15 @@ def add(commands: Any) -> None:
     command.add_argument("--label", required=True, metavar="COL", help="column of labels")
     command.add_argument("--weight", metavar="COL", help="column of weights in the score")
     command.add_argument("--init-score", metavar="COL", help="column of init scores, if training had any")
-    command.add_argument("--score", choices=["crps", "nll"], default="crps", help="score to choose by (default: crps)")
+    command.add_argument(
+        "--score", choices=["auto", "crps", "nll"], default="auto", help="score to choose by (default: auto)"
+    )
     command.add_argument("--distributions", type=families, metavar="NAME,NAME", help="families to try (default: all)")
     command.add_argument(
         "--variance",
         choices=["pgbm", "boosted", "auto"],
-        help="where the spread comes from: the paper's recursion, a boosted scale, or a blend (default: as wrapped)",
+        help="where the spread comes from: the paper's recursion, a boosted scale, or a blend (default: as wrapped, or "
+        "auto)",
     )
     command.add_argument("--conformal", nargs="+", metavar="FILE", help="calibration rows, with the same label column")
     add_common(command, "file for the tuned model (default: replace MODEL)", required=False)

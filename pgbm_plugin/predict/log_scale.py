@@ -23,6 +23,10 @@ class LogScale:
     def __post_init__(self) -> None:
         self.step.flags.writeable = False
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # pickle makes arrays writable
+
     def __call__(self, variance: NDArray[np.floating], steps: Array) -> Array:
         """Return the (n,) variances from the recursion's variances and the sums of the rows' steps."""
         scale = np.exp(self.start + steps)

@@ -62,7 +62,7 @@ def test_moments_are_those_of_numpy(rows):
 
 def test_tune_save_load_pickle_and_parts(rows, tmp_path):
     X, y = rows
-    model = wrap(toy.train(X[:600], y[:600]), X[:600], y[:600])
+    model = wrap(toy.train(X[:600], y[:600]), X[:600], y[:600], variance="pgbm")
     assert model.tune(X[600:], y[600:]).best.score < model.predict_dist(X[600:], "normal", 0.5).crps(y[600:]).mean()
     model.save(tmp_path / "model.pgbm")
     for copy in (load(tmp_path / "model.pgbm"), pickle.loads(pickle.dumps(model))):  # noqa: S301

@@ -15,7 +15,7 @@ def tune_booster():
 
 @pytest.fixture
 def tunable(tune_booster):
-    return wrap(tune_booster, *tuned.heteroscedastic(1200, 0), n_jobs=1)
+    return wrap(tune_booster, *tuned.heteroscedastic(1200, 0), variance="pgbm", n_jobs=1)
 
 
 @pytest.fixture(scope="module")

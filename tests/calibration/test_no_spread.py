@@ -73,7 +73,7 @@ def test_tune(score, calibrate, model):
 
 def test_the_floor_is_a_tenth_of_a_typical_spread(booster):
     model = wrap(booster, *tips(1500, 0))
-    model.tune(*tips(600, 1), distributions="normal")
+    model.tune(*tips(600, 1), distributions="normal", variance="pgbm")
     X, _ = tips(800, 4)
     cash, std = X[:, 0] == 0, model.predict(X, return_std=True)[1]
     assert np.all(std[cash] == std[cash][0])
@@ -111,5 +111,5 @@ def test_no_worse_than_one_spread(score):
     y = np.repeat(np.arange(8.0) ** 2, 50)
     params = {"learning_rate": 1.0, "num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
     model = wrap(lgb.train(params, lgb.Dataset(X, y), 5), X, y)
-    result = model.tune(X[::5], y[::5] + np.random.default_rng(5).normal(size=80), score=score)
+    result = model.tune(X[::2], y[::2] + np.random.default_rng(5).normal(size=200), score=score)
     assert result.best.score <= result.constant.score * (1 + 1e-6)

@@ -223,7 +223,7 @@ def test_tuning_again_starts_anew(trained):
     model.tune(*held_out, distributions="normal")
     assert np.array_equal(model.predict_dist(X_new).std(), first)
     model.tune(*held_out, distributions="normal", variance="pgbm")
-    plain.tune(*held_out, distributions="normal")
+    plain.tune(*held_out, distributions="normal", variance="pgbm")
     assert np.array_equal(model.predict_dist(X_new).std(), plain.predict_dist(X_new).std())
 
 

@@ -67,7 +67,7 @@ def test_six_rows_are_enough(tunable, tune_rows):
         ({"y_val": np.full(500, np.nan)}, ValueError, "y.* has 500 NaN"),
         ({"y_val": np.zeros(3)}, ValueError, "y.* has 3 values, X has 500 rows"),
         ({"y_val": None}, TypeError, r"model\.tune\(X"),
-        ({"score": "mae"}, ValueError, "score must be 'crps' or 'nll', not 'mae'"),
+        ({"score": "mae"}, ValueError, "score must be 'auto', 'crps' or 'nll', not 'mae'"),
         ({"rho": 1.5}, ValueError, r"rho must lie in \[-1, 1\]"),
         ({"rho": [0.1, np.nan]}, ValueError, r"rho must lie in \[-1, 1\]"),
         ({"rho": []}, ValueError, "rho must"),

@@ -115,7 +115,7 @@ def test_tune_with_whole_weights(model):
     """In the power map, and in the shape of the empirical family, as well as in the score."""
     X, y = data(300, 3)
     weight, repeated = whole_weights(300)
-    given = {"distributions": ["normal"], "rho": [0.0, 0.05]}
+    given = {"distributions": ["normal"], "rho": [0.0, 0.05], "variance": "pgbm"}
     new, plain = data(50, 4)[0], copy.copy(model)
     model.tune(X, y, sample_weight=weight, **given)
     plain.tune(X[repeated], y[repeated], **given)

@@ -40,7 +40,7 @@ def made_cases():
     names = [HOSTILE, "a\"b'c&d", "plain", "$\\frac"]
     frame = lgb.Dataset(X[TRAIN], y[TRAIN], feature_name=[name.replace('"', "") for name in names])
     tuned = wrap(lgb.train(LGB, frame, 40), X[TRAIN], y[TRAIN])
-    result = tuned.tune(X[VAL], y[VAL])
+    result = tuned.tune(X[VAL], y[VAL], variance="pgbm")
     sharp = {**LGB, "num_leaves": 60, "min_data_in_leaf": 2}
     narrow = wrap(lgb.train(sharp, lgb.Dataset(X[TRAIN], y[TRAIN]), 100), X[TRAIN], y[TRAIN])
     conformal = wrap(xgb.train({"max_depth": 3, "nthread": 1}, xgb.DMatrix(X[TRAIN], y[TRAIN]), 20), X[TRAIN], y[TRAIN])

@@ -34,7 +34,7 @@ def _no_figures_left():
 def tuned(numeric):
     """A model, the rows it was not wrapped with, and what tune found."""
     X, y = numeric
-    model = wrap(lgb.train(LGB, lgb.Dataset(X[:200], y[:200]), 12), X[:200], y[:200])
+    model = wrap(lgb.train(LGB, lgb.Dataset(X[:200], y[:200]), 12), X[:200], y[:200], variance="pgbm")
     result = model.tune(X[200:300], y[200:300], distributions=["normal", "gamma", "laplace", "gumbel", "logistic"])
     return model, X[300:], y[300:], result
 

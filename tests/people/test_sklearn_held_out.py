@@ -35,7 +35,7 @@ def test_held_out_rows_are_not_trained_on(regressor, frame, numeric, given_to_st
     # and by hand
     train, tune, apart = parts["fit"], parts["tune"], parts["conformalize"]
     fitted = clone(regressor).fit(X[train], y[train], sample_weight=weight[train])
-    model = wrap(fitted, X[train], y[train], sample_weight=weight[train], variance="auto")
+    model = wrap(fitted, X[train], y[train], sample_weight=weight[train], variance=outer.variance)
     result = model.tune(X[tune], y[tune], sample_weight=weight[tune])
     model.conformalize(X[apart], y[apart])
     assert outer.tune_result_.best == result.best

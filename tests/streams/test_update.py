@@ -155,7 +155,7 @@ def test_rho_follows_unless_set(trained):
 def test_tune_stays_and_conformal_goes(make_data, tmp_path):
     X, y = make_data("numeric", n=3000)
     model = wrap(lgb.train(LGB, lgb.Dataset(X[:500], y[:500]), 4), X[:500], y[:500])
-    model.tune(X[500:1000], y[500:1000])
+    model.tune(X[500:1000], y[500:1000], variance="pgbm")
     chosen = model.rho, model.distribution, model.calibration.b
     model.update(X[1000:1500], y[1000:1500])
     assert (model.rho, model.distribution, model.calibration.b) == chosen
