@@ -20,6 +20,7 @@ from .predict.log_scale import LogScale
 from .predict.power_map import Calibration
 from .predict.predictions import predict_distributions, predict_mean, read_unlabelled, summary
 from .predict.state import Mean, ModelState
+from .predict.support import named_bounds
 from .sources import Options, find_source
 from .streams.batches import is_stream, naming, unlabelled_stream
 from .tables.labelled import RawRows
@@ -118,7 +119,8 @@ class ProbabilisticModel:
 
     @distribution.setter
     def distribution(self, name: str) -> None:
-        self._choose(distribution=name)
+        support = self.chosen.support if name == self.chosen.distribution else None  # `tune` found it for its family
+        self._choose(distribution=name, support=support)
 
     @property
     def calibration(self) -> Calibration:
@@ -334,6 +336,8 @@ class ProbabilisticModel:
         init_score: Any = None,
         device: str | None = None,
         progress: bool = False,
+        lower: float | None = None,
+        upper: float | None = None,
     ) -> TuneResult:
         """Choose family, correlation and a power map on the variance by their score on held-out rows.
 
@@ -347,7 +351,8 @@ class ProbabilisticModel:
             The continuous ranked probability score, or the negative log likelihood.
         distributions : str or sequence of str, optional
             Families to try. Default: all, but those that need a positive mean, such as lognormal and gamma, only if
-            the model predicts more than 0 for every possible row. To try them on other models, name them.
+            the model predicts more than 0 for every possible row. To try them on other models, name them. By default,
+            bounds or a lattice of few values that the labels show are used as well, if they improve the score.
         rho : float or array-like, optional
             Correlations to try. Default: a grid from -0.1 to 0.9, which is refined around its best.
         calibrate : bool
@@ -365,6 +370,9 @@ class ProbabilisticModel:
             Where to compute. Default: the model's.
         progress : bool
             Show a progress bar.
+        lower, upper : float, optional
+            Bounds of the outcomes, if you know them. Distributions of every family are then clipped: what would lie
+            beyond a bound lies on it. Point predictions do not change.
         """
         from .calibration.tune import tune
 
@@ -380,12 +388,21 @@ class ProbabilisticModel:
             device=self._device(device),
             n_jobs=self.n_jobs,
             progress=progress,
+            bounds=named_bounds(lower, upper),
         )
         self.state = replace(self.state, chosen=chosen)
         return result
 
     def conformalize(
-        self, X_cal: Any, y_cal: Any, *, sample_weight: Any = None, init_score: Any = None, device: str | None = None
+        self,
+        X_cal: Any,
+        y_cal: Any,
+        *,
+        sample_weight: Any = None,
+        init_score: Any = None,
+        device: str | None = None,
+        lower: float | None = None,
+        upper: float | None = None,
     ) -> ProbabilisticModel:
         """Make intervals and quantiles hold, by split-conformal calibration on rows that nothing else has seen.
 
@@ -405,12 +422,14 @@ class ProbabilisticModel:
             Score that each row starts from, as in `predict`.
         device : str, optional
             Where to compute. Default: the model's.
+        lower, upper : float, optional
+            Bounds of the outcomes, as in `tune`. Default: those that `tune` was told.
         """
         from .calibration.conformal import conformalize
 
         _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
-        chosen = conformalize(self.state, raw, self._device(device), self.n_jobs)
+        chosen = conformalize(self.state, raw, self._device(device), self.n_jobs, named_bounds(lower, upper))
         self.state = replace(self.state, chosen=chosen)
         return self
 

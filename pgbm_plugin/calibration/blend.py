@@ -79,6 +79,9 @@ def blended(
         candidates=boosted.candidates,
         failed=boosted.failed,
         residuals=boosted.residuals,
+        residual_bin=boosted.residual_bin,
+        bin_edges=boosted.bin_edges,
+        support=boosted.support,
         variance="boosted",
         share=share,
     )

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
+from ..arrays import AnyArray
+from ..distributions import family
+from ..distributions.empirical import bin_of
 from ..errors import warn
 from ..predict.chosen import Chosen, ConformalScores, hash_labels
+from ..predict.response import Margins
 from ..predict.state import ModelState
+from ..predict.support import Support
 from ..tables.labelled import RawRows
 from .held_out import read_held_out
 
+# With fewer rows in a bin, quantiles would be too coarse: all rows are then one bin.
+_ROWS_PER_BIN = 100
 
-def conformalize(state: ModelState, raw: RawRows, device: str, n_jobs: int | None) -> Chosen:
+
+def conformalize(
+    state: ModelState, raw: RawRows, device: str, n_jobs: int | None, bounds: Support | None = None
+) -> Chosen:
     """Return the settings with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
     held_out = read_held_out(state, "conformalize", raw, "y_cal", 2, device, n_jobs)
     chosen, calibration = state.chosen, state.floored_calibration()
     if hash_labels(held_out.y) == chosen.tuned_on:
         warn("tune has seen these rows, so coverage is not guaranteed: give conformalize rows of its own")
-    residuals, _ = held_out.margins.standardised_residuals(held_out.y, calibration)
+    bounds = chosen.bounds if bounds is None else bounds
+    if bounds is not None:
+        bounds.check_labels("y_cal", held_out.y)
+    around = chosen.around if chosen.distribution == "conformal" else chosen.distribution
+    residuals, std = held_out.margins.standardised_residuals(held_out.y, calibration)
     return replace(
         chosen,
         distribution="conformal",
@@ -25,5 +41,21 @@ def conformalize(state: ModelState, raw: RawRows, device: str, n_jobs: int | Non
         residuals=residuals,
         residual_weight=held_out.weight,
         conformal=ConformalScores(len(residuals), chosen.rho, calibration),
-        around=chosen.around if chosen.distribution == "conformal" else chosen.distribution,
+        around=around,
+        residual_bin=_bins(chosen, around, held_out.margins, std),
+        bounds=bounds,
+        support=None,  # what `tune` found may not hold for all labels, and the coverage must
     )
+
+
+def _bins(chosen: Chosen, around: str, margins: Margins, std: AnyArray) -> AnyArray | None:
+    """Return the bins of calibration rows, if `tune` chose residuals in bins and each bin has enough rows.
+
+    The edges are those of `tune`, so that the rows of a bin are exchangeable, and quantiles hold bin by bin.
+    """
+    if chosen.bin_edges is None:
+        return None
+    by = family(around)[1].get("by", "mean")
+    place = bin_of(chosen.bin_edges, margins.prediction.astype(np.float64) if by == "mean" else std)
+    count = np.bincount(place, minlength=len(chosen.bin_edges) + 1)
+    return place.astype(np.uint8) if count.min() >= _ROWS_PER_BIN else None

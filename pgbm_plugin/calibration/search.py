@@ -16,6 +16,7 @@ from ..arrays import Array
 from ..distributions import FAMILIES, Conformal, family
 from ..parallel import progress_bar
 from ..predict.power_map import MAX_B, Calibration
+from .shape import find_support
 from .tune_result import Candidate, TuneResult
 from .validation import Validation
 
@@ -64,6 +65,8 @@ def search(
     if calibrate and sample is not validation:
         candidates[0] = _Refinement(validation, grid, calibrate).polish(candidates[0], at_best)
     best = candidates[0]
+    bins = validation.bins(best.distribution, at_best, best.calibration)
+    support = None if validation.named or validation.metric == "nll" else find_support(validation, best, at_best)
     one_spread = validation.fit_map(at_default, flat=True)
     return TuneResult(
         metric=validation.metric,
@@ -77,6 +80,9 @@ def search(
         before=Candidate("normal", default_rho, Calibration(), _score(validation, "normal", at_default, Calibration())),
         constant=Candidate("normal", default_rho, one_spread, _score(validation, "normal", at_default, one_spread)),
         residuals=validation.residuals(at_best, best.calibration),
+        residual_bin=bins.of_residual,
+        bin_edges=bins.edges,
+        support=support,
     )
 
 
@@ -110,7 +116,7 @@ def _score(rows: Validation, name: str, variance: Array, calibration: Calibratio
 def families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
     """Return the names of the families to try, checked; all for None."""
     if distributions is None:
-        return tuple(name for name, cls in FAMILIES.items() if cls.tunable)
+        return tuple(spec for name, cls in FAMILIES.items() if cls.tunable for spec in (name, *cls.variants))
     names = (distributions,) if isinstance(distributions, str) else tuple(distributions)
     if not names:
         raise ValueError("distributions is empty")

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ..checks import Variance, check_variance
 from ..predict.chosen import Chosen, hash_labels
 from ..predict.state import ModelState
+from ..predict.support import Support
 from ..tables.labelled import RawRows
 from .blend import blended
 from .held_out import read_held_out
@@ -31,6 +32,7 @@ def tune(
     device: str,
     n_jobs: int | None,
     progress: bool,
+    bounds: Support | None = None,
 ) -> tuple[Chosen, TuneResult]:
     """Return the settings that score best, and all that was tried, see `ProbabilisticModel.tune`."""
     if score not in ("crps", "nll"):
@@ -47,7 +49,18 @@ def tune(
         )
     weight = np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
     positive = distributions is not None or state.predicts_positive()
-    validation = Validation(*held_out[:3], weight / weight.sum(), score, positive, state.weights.sd, n_jobs)
+    if bounds is not None:
+        bounds.check_labels("y_val", held_out.y)
+    validation = Validation(
+        *held_out[:3],
+        weight / weight.sum(),
+        score,
+        positive,
+        state.weights.sd,
+        n_jobs,
+        bounds=bounds,
+        named=distributions is not None,
+    )
     options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
     result, scale = search(validation, state.default_rho, grid=grid, **options), None
     if source != "pgbm":
@@ -66,5 +79,9 @@ def tune(
         tuned_on=hash_labels(held_out.y),
         scale=scale,
         residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
+        residual_bin=result.residual_bin,
+        bin_edges=result.bin_edges,
+        bounds=bounds,
+        support=result.support,
     )
     return chosen, result

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import AnyArray, Array
 from ..predict.power_map import MAX_B, Calibration
+from ..predict.support import Support
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,12 @@ class TuneResult:
         "pgbm" if the recursion alone scored better than any boosted scale.
     share : float
         Share of the recursion in the boosted scale's base: 0, 1/2 or 1.
+    residual_bin : (rows,) uint8 array or None
+        Bin of each residual, if the best candidate has residuals in bins.
+    bin_edges : float array or None
+        Upper ends of all bins but the last, in the unit of the predicted mean or spread.
+    support : Support or None
+        Bounds or lattice of the labels that improved the best candidate; None if none did.
     """
 
     metric: str
@@ -69,6 +76,9 @@ class TuneResult:
     residuals: Array
     variance: str = "pgbm"
     share: float = 1.0
+    residual_bin: AnyArray | None = None
+    bin_edges: Array | None = None
+    support: Support | None = None
 
     @property
     def best(self) -> Candidate:
@@ -104,6 +114,8 @@ class TuneResult:
             ("(paper's default)", self.before),
         ):
             lines.append(f"  {label:17} {row.score:11.6g}  {row.rho:8.4f}  {row.calibration}")
+        if self.support is not None:
+            lines.append(f"  outcomes {self.support}, which the labels show")
         b = self.best.calibration.b
         if len(self.rho) > 1 and self.best.rho in self.rho[[0, -1]] and b > 0.0:
             lines.append("  rho is at the edge of the search; a wider one, tune(..., rho=[...]), seldom gains much")

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import AnyArray, Array
 from ..checks import check_rho
 from .log_scale import LogScale
 from .power_map import Calibration
+from .support import Support
 
 if TYPE_CHECKING:
     from ..distributions import Distribution
@@ -52,6 +53,14 @@ class Chosen:
         A boosted scale that replaces the recursion's variance.
     around : str
         The family that `conformalize` found, and replaced by "conformal".
+    residual_bin : (m,) uint8 array or None
+        Bin of each residual, if `tune` chose residuals in bins; None for one bin.
+    bin_edges : (B - 1,) float array or None
+        Upper ends of all bins but the last, in the unit of the predicted mean or spread.
+    bounds : Support or None
+        Bounds that the user named, for every family.
+    support : Support or None
+        Bounds or lattice of the labels that `tune` found, for the family that it chose.
     """
 
     rho: float
@@ -63,6 +72,10 @@ class Chosen:
     scale: LogScale | None = None
     residual_weight: Array | None = None
     around: str = "normal"
+    residual_bin: AnyArray | None = None
+    bin_edges: Array | None = None
+    bounds: Support | None = None
+    support: Support | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", check_rho(self.rho))
@@ -120,13 +133,47 @@ class Chosen:
                 raise ValueError("rho or calibration changed after conformalize: call model.conformalize again")
         if self.residuals is None:
             raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
-        return rho, cls, {"residuals": self.residuals, "weights": self.residual_weight, "lower": support}
+        limits = self.limits(name)
+        bounds = {} if limits is None else {"lower": max(limits.lower, support), "upper": limits.upper}
+        samples = {"residuals": self.residuals, "weights": self.residual_weight, "lower": support, **bounds}
+        return rho, cls, samples | self._bins(cls, options)
+
+    def limits(self, name: str | None) -> Support | None:
+        """Return what outcomes are possible: for the chosen family what `tune` found, for others the named bounds."""
+        found = self.support if name is None or name == self.distribution else None
+        return self.bounds if found is None else found
+
+    def _bins(self, cls: type[Distribution], options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of residuals in bins; refuse bins other than those of `tune`."""
+        from ..distributions import Conformal, family
+
+        conformal = issubclass(cls, Conformal)
+        own = family(self.around)[1] if self.conformal is not None else self._family[1]
+        if conformal and self.residual_bin is not None:
+            options = own
+        elif options.get("bins", 1) == 1:
+            return {}
+        elif options != own or self.residual_bin is None:
+            raise ValueError(
+                f"the model has no residuals in {options['bins']:g} bins of the predicted {options.get('by', 'mean')}: "
+                f"name such a family as distributions= of model.tune"
+            )
+        return {**options, "residual_bin": self.residual_bin, "edges": self.bin_edges}
 
     def __str__(self) -> str:
-        text = f"{self.distribution}, {'tuned,' if self.tuned else 'untuned'}"
+        text = f"{_in_words(*self._family)}, {'tuned,' if self.tuned else 'untuned'}"
         if self.distribution == "conformal" and self.conformal is not None:
             text = f"conformal on {self.conformal.rows} rows around {self.around},"
-        return text.rstrip(",") if self.scale is None else f"{text} boosted variance"
+        text = text.rstrip(",") if self.scale is None else f"{text} boosted variance"
+        limits = self.limits(None)
+        return text if limits is None else f"{text}, outcomes {limits}"
+
+
+def _in_words(cls: type[Distribution], options: dict[str, Any]) -> str:
+    """Return a family's name and its options in words."""
+    if options.get("bins", 1) > 1:
+        return f"{cls.name} in {options['bins']:g} bins of the predicted {options.get('by', 'mean')}"
+    return cls.name + (f"({', '.join(f'{key}={value:g}' for key, value in options.items())})" if options else "")
 
 
 def hash_labels(y: Array) -> bytes:
