@@ -32,6 +32,7 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
         chosen,
         rho=rho if chosen.rho == state.default_rho else chosen.rho,
         calibration=chosen.calibration.rescaled(after / before if before > 0 else 1.0),
+        bin_edges=chosen.rescaled_edges(after / before if before > 0 else 1.0),
         conformal=None,  # but `around` stays, for the next `conformalize`
     )
     certificate = _certificate(state, moments, further.rows)

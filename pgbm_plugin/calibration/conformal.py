@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from ..arrays import AnyArray
-from ..distributions import family
 from ..distributions.empirical import bin_of
 from ..errors import warn
 from ..predict.chosen import Chosen, ConformalScores, hash_labels
@@ -29,10 +28,10 @@ def conformalize(
     chosen, calibration = state.chosen, state.floored_calibration()
     if hash_labels(held_out.y) == chosen.tuned_on:
         warn("tune has seen these rows, so coverage is not guaranteed: give conformalize rows of its own")
+    edges = chosen.bin_edges if chosen.distribution in ("conformal", chosen.around) else None
     bounds = chosen.bounds if bounds is None else bounds
     if bounds is not None:
         bounds.check_labels("y_cal", held_out.y)
-    around = chosen.around if chosen.distribution == "conformal" else chosen.distribution
     residuals, std = held_out.margins.standardised_residuals(held_out.y, calibration)
     return replace(
         chosen,
@@ -41,21 +40,20 @@ def conformalize(
         residuals=residuals,
         residual_weight=held_out.weight,
         conformal=ConformalScores(len(residuals), chosen.rho, calibration),
-        around=around,
-        residual_bin=_bins(chosen, around, held_out.margins, std),
+        around=chosen.around if chosen.distribution == "conformal" else chosen.distribution,
+        residual_bin=None if edges is None else _bins(chosen, edges, held_out.margins, std),
+        bin_edges=edges,
         bounds=bounds,
         support=None,  # what `tune` found may not hold for all labels, and the coverage must
     )
 
 
-def _bins(chosen: Chosen, around: str, margins: Margins, std: AnyArray) -> AnyArray | None:
-    """Return the bins of calibration rows, if `tune` chose residuals in bins and each bin has enough rows.
+def _bins(chosen: Chosen, edges: AnyArray, margins: Margins, std: AnyArray) -> AnyArray | None:
+    """Return the bins of calibration rows; None, which is one bin, if some bin has too few of them.
 
     The edges are those of `tune`, so that the rows of a bin are exchangeable, and quantiles hold bin by bin.
     """
-    if chosen.bin_edges is None:
-        return None
-    by = family(around)[1].get("by", "mean")
-    place = bin_of(chosen.bin_edges, margins.prediction.astype(np.float64) if by == "mean" else std)
-    count = np.bincount(place, minlength=len(chosen.bin_edges) + 1)
+    by = chosen.binned.get("by", "mean")
+    place = bin_of(edges, margins.prediction.astype(np.float64) if by == "mean" else std)
+    count = np.bincount(place, minlength=len(edges) + 1)
     return place.astype(np.uint8) if count.min() >= _ROWS_PER_BIN else None

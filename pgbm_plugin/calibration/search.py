@@ -16,7 +16,8 @@ from ..arrays import Array
 from ..distributions import FAMILIES, Conformal, family
 from ..parallel import progress_bar
 from ..predict.power_map import MAX_B, Calibration
-from .shape import find_support
+from ..trees.objectives import TWEEDIE, Objective
+from .shape import choose_shape
 from .tune_result import Candidate, TuneResult
 from .validation import Validation
 
@@ -61,12 +62,13 @@ def search(
         raise ValueError(f"no distribution fits the validation rows ({reasons})")
     scores = {name: row for name, row in scores.items() if name not in failed}  # some may fail on all rows only
 
+    chosen, support = choose_shape(validation, candidates)
+    candidates.sort(key=lambda candidate: candidate is not chosen)
     at_best, at_default = validation.variances(np.array([candidates[0].rho, default_rho]))
     if calibrate and sample is not validation:
         candidates[0] = _Refinement(validation, grid, calibrate).polish(candidates[0], at_best)
     best = candidates[0]
     bins = validation.bins(best.distribution, at_best, best.calibration)
-    support = None if validation.named or validation.metric == "nll" else find_support(validation, best, at_best)
     one_spread = validation.fit_map(at_default, flat=True)
     return TuneResult(
         metric=validation.metric,
@@ -113,10 +115,14 @@ def _score(rows: Validation, name: str, variance: Array, calibration: Calibratio
         return np.inf
 
 
-def families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
-    """Return the names of the families to try, checked; all for None."""
+def families(distributions: Sequence[str] | str | None, objective: Objective | None = None) -> tuple[str, ...]:
+    """Return the names of the families to try, checked; all for None, with the power of a Tweedie objective."""
     if distributions is None:
-        return tuple(spec for name, cls in FAMILIES.items() if cls.tunable for spec in (name, *cls.variants))
+        power = objective.value if objective is not None and objective.code == TWEEDIE else 0.0
+        own = {"tweedie": f"tweedie(power={power:.6g})"} if 1.0 < power < 2.0 else {}
+        return tuple(
+            spec for name, cls in FAMILIES.items() if cls.tunable for spec in (own.get(name, name), *cls.variants)
+        )
     names = (distributions,) if isinstance(distributions, str) else tuple(distributions)
     if not names:
         raise ValueError("distributions is empty")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array
-from ..distributions import Distribution, Empirical
+from ..distributions import Distribution, Empirical, family
 from ..distributions.empirical import bin_of
 from ..predict.power_map import Calibration
 from ..predict.response import Margins
@@ -30,7 +30,9 @@ _PILE, _PILE_ROWS = 0.01, 5
 # A bound is real if the distributions without it expect at least so many labels beyond.
 _EXPECTED_BEYOND = 5.0
 # Bounds and lattices are judged on at most so many rows.
-_SUPPORT_ROWS = 5000
+_SUPPORT_ROWS = 2000
+# They are tried with families whose score without them is at most so many times the best one.
+_WORTH_TRYING = 1.1
 
 
 class Bins(NamedTuple):
@@ -80,23 +82,53 @@ def own_residuals(
     return Empirical(**samples, lower=bounds.lower, upper=bounds.upper, **params)
 
 
-def find_support(validation: Validation, best: Candidate, variance: Array) -> Support | None:
-    """Return the bounds or the lattice that the labels show, if the best family scores better with them; else None.
+class _Trial(NamedTuple):
+    """A candidate with a support, and its scores of the rows."""
 
-    Better is a mean score that is lower by more than one standard error of the paired difference.
+    candidate: Candidate
+    support: Support | None
+    scores: Array
+
+
+def choose_shape(validation: Validation, candidates: Sequence[Candidate]) -> tuple[Candidate, Support | None]:
+    """Return the candidate to use, and the bounds or the lattice that the labels show if these improve it.
+
+    The first candidate without bins is replaced by another with a support, and then by one with bins, if that scores
+    better by more than one standard error of the paired difference. Supports are for families that nobody named, and
+    not for the log score, which cannot compare probabilities with densities.
     """
-    rows = replace(validation, margins=replace(validation.margins, variance=variance)).some(_SUPPORT_ROWS)
-    variance, y, weight = rows.margins.variance, rows.y, rows.weight
-    plain = rows.row_scores(best.distribution, variance, best.calibration)
-    distribution = rows.distribution(best.distribution, variance, best.calibration, rows.bounds)
-    found, lowest = None, float(weight @ plain)
-    for support in _suggested(y, distribution):
-        scores = rows.row_scores(best.distribution, variance, best.calibration, support.within(rows.bounds))
-        gain = plain - scores
-        mean = float(weight @ gain)
-        if mean > float(np.sqrt(weight**2 @ (gain - mean) ** 2)) and float(weight @ scores) < lowest:
-            found, lowest = support.within(rows.bounds), float(weight @ scores)
-    return found
+    table = validation.variances(np.array([candidate.rho for candidate in candidates]))
+    # the rows of all candidates are the same sample
+    rows = [replace(validation, margins=replace(validation.margins, variance=v)).some(_SUPPORT_ROWS) for v in table]
+    limit = _WORTH_TRYING * candidates[0].score if candidates[0].score > 0.0 else np.inf
+    plain, binned = [], []
+    for candidate, sample in zip(candidates, rows, strict=True):
+        trials = binned if family(candidate.distribution)[1].get("bins", 1) > 1 else plain
+        if not trials or candidate.score <= limit:
+            trials += _trials(sample, candidate)
+    chosen, weight = (plain or binned)[0], rows[0].weight
+    for further in ([trial for trial in plain if trial.support is not None], binned):
+        better = [trial for trial in further if _is_better(trial.scores, chosen.scores, weight)]
+        chosen = min(better, key=lambda trial: float(weight @ trial.scores), default=chosen)
+    return chosen.candidate, chosen.support
+
+
+def _trials(rows: Validation, candidate: Candidate) -> Iterator[_Trial]:
+    """Yield a candidate without a support, and with those that the labels suggest."""
+    settings = candidate.distribution, rows.margins.variance, candidate.calibration
+    yield _Trial(candidate, None, rows.row_scores(*settings))
+    if rows.named or rows.metric == "nll":
+        return
+    for support in _suggested(rows.y, rows.distribution(*settings, rows.bounds)):
+        support = support.within(rows.bounds)
+        yield _Trial(candidate, support, rows.row_scores(*settings, support))
+
+
+def _is_better(scores: Array, than: Array, weight: Array) -> bool:
+    """Tell whether scores are lower by more than one standard error of the paired difference."""
+    gain = than - scores
+    mean = float(weight @ gain)
+    return mean > float(np.sqrt(weight**2 @ (gain - mean) ** 2))
 
 
 def _suggested(y: Array, distribution: Distribution) -> Iterator[Support]:

@@ -37,7 +37,7 @@ def tune(
     """Return the settings that score best, and all that was tried, see `ProbabilisticModel.tune`."""
     if score not in ("crps", "nll"):
         raise ValueError(f"score must be 'crps' or 'nll', not {score!r}")
-    names, grid = families(distributions), rho_grid(rho)
+    names, grid = families(distributions, state.spec.objective), rho_grid(rho)
     source = state.variance if variance is None else check_variance(variance)
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
@@ -79,6 +79,7 @@ def tune(
         tuned_on=hash_labels(held_out.y),
         scale=scale,
         residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
+        around=result.best.distribution,
         residual_bin=result.residual_bin,
         bin_edges=result.bin_edges,
         bounds=bounds,

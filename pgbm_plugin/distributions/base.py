@@ -49,6 +49,8 @@ class Distribution(ABC):
     """True if the family is made from residuals of validation rows, in addition to the moments."""
     needs_positive_mean: ClassVar[bool] = False
     """True if the family has no member with a mean of 0 or less."""
+    has_mass: ClassVar[bool] = False
+    """True if single outcomes have a probability, so that densities of other families cannot be compared with it."""
     variants: ClassVar[tuple[str, ...]] = ()
     """Names with options that `tune` tries by default, beside the plain name."""
     is_lognormal: ClassVar[bool] = False

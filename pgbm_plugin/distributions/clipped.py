@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..arrays import Array
 from .base import Distribution
+from .discrete import Discrete
+from .tweedie import Tweedie
 
 # Less mass than this beyond a bound changes nothing that could be seen.
 _NO_MASS = 1e-10
+# Counts beyond a bound are summed if they are at most so many, and integrated if there are more.
+_CELLS = 1000
 # Levels u = p t^5 of the mass p beyond a bound, and their weights, with t from Gauss and Legendre. The power makes
 # the quantiles of heavy tails smooth in t.
 _T, _W = np.polynomial.legendre.leggauss(32)
@@ -22,9 +27,10 @@ class Derived(Distribution):
     """Base class of distributions of T(Z), where Z has the distribution of another family and T never falls."""
 
     tunable = False
+    has_mass = True
 
     def __init__(self, inner: Distribution):
-        self.name = inner.name  # type: ignore[misc]
+        self.name, self._log_point_mass = inner.name, inner._log_point_mass  # type: ignore[misc]
         self._inner = inner[:0]  # for its formulas
         self._params, self._point = inner._params, inner._point
         if self._point is not None:
@@ -47,12 +53,15 @@ class Derived(Distribution):
     def _rvs(self, rng: np.random.Generator, shape: tuple[int, ...], **params: Array) -> Array:
         return self._outcome(self._inner._rvs(rng, shape, **params))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} distribution of {len(self)} rows>"
+
 
 class Clipped(Derived):
     """Distribution of another family whose outcomes beyond a bound become the bound itself.
 
     Quantiles, cdf and samples are exact. Mean, variance and CRPS (continuous ranked probability score) of the clipped
-    distribution come from integrals over the tails, to about 1e-5 of the standard deviation; for counts, to about 1e-3.
+    distribution come from integrals over the tails, to about 1e-5 of the standard deviation.
     The density at a bound is the mass that lies on it.
 
     Parameters
@@ -69,13 +78,17 @@ class Clipped(Derived):
         self.lower, self.upper = float(lower), float(upper)
         super().__init__(inner)
 
+    def pit(self, y: ArrayLike) -> Array:
+        """Return the probability integral transform (PIT) of each outcome; for counts, the mid-point one."""
+        return self.cdf(y) - 0.5 * self.pdf(y) if isinstance(self._inner, Discrete) else self.cdf(y)
+
     def _outcome(self, z: Array) -> Array:
         return np.clip(z, self.lower, self.upper)
 
     def _moments(self, **params: Array) -> tuple[Array, Array]:
         mean, variance = self._inner._moments(**params)
-        below, below_square = (self._below(params, lambda u, d, k=k: d**k) for k in (1, 2))
-        above, above_square = (self._above(params, lambda u, d, k=k: d**k) for k in (1, 2))
+        below, below_square = (self._below(params, power) for power in (1, 2))
+        above, above_square = (self._above(params, power) for power in (1, 2))
         shift = below - above
         with np.errstate(invalid="ignore"):  # an infinite bound times 0
             low = np.where(below > 0.0, 2.0 * (self.lower - mean) * below - below_square, 0.0)
@@ -102,35 +115,66 @@ class Clipped(Derived):
     def _crps(self, y: Array, **params: Array) -> Array:
         """Return the CRPS of the whole distribution, less the integrals of F^2 and (1 - F)^2 beyond the bounds."""
         nearest = self._outcome(y)
-        tails = self._below(params, lambda u, d: 2.0 * u * d) + self._above(params, lambda u, d: 2.0 * u * d)
+        tails = self._below(params, 1, 2) + self._above(params, 1, 2)
         return np.abs(y - nearest) + np.maximum(self._inner._crps(nearest, **params) - tails, 0.0)
 
-    def _below(self, params: dict[str, Array], integrand: Callable[[Array, Array], Array]) -> Array:
-        """Integrate over the levels u below the lower bound, whose quantiles are `d` below it."""
+    def _below(self, params: Mapping[str, Array], power: int, level_power: int = 1) -> Array:
+        """Return E(lower - Z)^power over Z < lower; with a level power of 2, that of the larger of two Z."""
         inner, lower = self._inner, self.lower
-        return _tail(params, lower, inner._cdf, lambda u, p: integrand(u, np.maximum(lower - inner._ppf(u, **p), 0.0)))
+        if np.isinf(lower):
+            return np.zeros(())
+        if isinstance(inner, Discrete) and lower <= _CELLS:
+            below = np.arange(0.0, np.ceil(lower))
+            return _over_cells(lower - below, lambda k: inner._cdf(k, **params), below, power, level_power)
+        # the quantiles of a family with a mass at 0 jump there
+        first = inner._cdf(np.zeros(()), **params) if isinstance(inner, Tweedie) else np.zeros(())
+        mass = inner._cdf(np.nextafter(lower, -np.inf), **params)
+        distance = lambda u, p: lower - inner._ppf(u, **p)  # noqa: E731
+        return _over_levels(distance, first, mass, params, power, level_power) + (
+            max(lower, 0.0) ** power * np.minimum(first, mass) ** level_power
+        )
 
-    def _above(self, params: dict[str, Array], integrand: Callable[[Array, Array], Array]) -> Array:
-        """Integrate over the levels u above the upper bound, whose upper quantiles are `d` above it."""
+    def _above(self, params: Mapping[str, Array], power: int, level_power: int = 1) -> Array:
+        """Return E(Z - upper)^power over Z > upper; with a level power of 2, that of the smaller of two Z."""
         inner, upper = self._inner, self.upper
-        return _tail(params, upper, inner._sf, lambda u, p: integrand(u, np.maximum(inner._isf(u, **p) - upper, 0.0)))
+        if np.isinf(upper):
+            return np.zeros(())
+        mass = inner._sf(np.float64(upper), **params)
+        if isinstance(inner, Discrete):
+            last = np.nanmax(inner._isf(np.float64(_NO_MASS), **params), initial=upper)
+            if last - upper <= _CELLS:
+                above = np.arange(last + 1.0, np.floor(upper), -1.0)
+                cdf = lambda k: inner._sf(k - 1.0, **params)  # noqa: E731
+                return _over_cells(above - upper, cdf, above, power, level_power)
+        distance = lambda u, p: inner._isf(u, **p) - upper  # noqa: E731
+        return _over_levels(distance, np.zeros(()), mass, params, power, level_power)
 
 
-def _tail(
-    params: dict[str, Array],
-    bound: float,
-    mass: Callable[..., Array],
-    integrand: Callable[[Array, dict[str, Array]], Array],
+def _over_cells(distance: Array, up_to: Callable[[Array], Array], counts: Array, power: int, level_power: int) -> Array:
+    """Sum distance^power over counts, each with its share of the levels, where ``up_to`` has the level it ends at."""
+    total, below = np.zeros(()), np.zeros(())
+    for far, count in zip(distance, counts, strict=True):
+        level = up_to(count) ** level_power
+        total, below = total + far**power * (level - below), level
+    return total
+
+
+def _over_levels(
+    distance: Callable[[Array, Mapping[str, Array]], Array],
+    first: Array,
+    last: Array,
+    params: Mapping[str, Array],
+    power: int,
+    level_power: int,
 ) -> Array:
-    """Integrate over levels from 0 to the mass beyond a bound, in rows that have any."""
-    shape = np.shape(next(iter(params.values())))
-    total = np.zeros(shape)
-    if np.isinf(bound):
-        return total
-    beyond = mass(np.float64(bound), **params)
-    rows = beyond > _NO_MASS
+    """Integrate distance^power over level^level_power, for levels from `first` to `last`, in rows that have such."""
+    first, last = np.broadcast_arrays(first, last)
+    total = np.zeros(last.shape)
+    rows = last - first > _NO_MASS
     if rows.any():
-        p = beyond[rows][:, None]
+        start, width = first[rows][:, None], (last - first)[rows][:, None]
+        level = start + width * _LEVELS
         chosen = {key: value[rows][:, None] for key, value in params.items()}
-        total[rows] = (integrand(p * _LEVELS, chosen) * _WEIGHTS * p).sum(axis=1)
+        far = np.maximum(distance(level, chosen), 0.0) ** power
+        total[rows] = (far * level_power * level ** (level_power - 1) * _WEIGHTS * width).sum(axis=1)
     return total

@@ -36,6 +36,7 @@ class Snapped(Derived):
             raise ValueError("the values must rise strictly")
         self._middle = read_only(self.values[:-1] + 0.5 * np.diff(self.values))
         super().__init__(inner)
+        self._log_point_mass = 0.0  # type: ignore[misc]
 
     def left_out_crps(self, y: Array, weight: Array) -> Array:
         """Return the (n,) CRPS of rows without their own residuals, see `Empirical.left_out_crps`."""

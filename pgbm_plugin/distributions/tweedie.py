@@ -31,6 +31,7 @@ class Tweedie(Distribution):
 
     name = "tweedie"
     needs_positive_mean = True
+    has_mass = True
     _needs = Positive._needs
     _fits = staticmethod(Positive._fits)
 

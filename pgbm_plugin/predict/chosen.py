@@ -52,9 +52,9 @@ class Chosen:
     scale : LogScale or None
         A boosted scale that replaces the recursion's variance.
     around : str
-        The family that `conformalize` found, and replaced by "conformal".
+        The family that `tune` chose, or the later one that `conformalize` found and replaced by "conformal".
     residual_bin : (m,) uint8 array or None
-        Bin of each residual, if `tune` chose residuals in bins; None for one bin.
+        Bin of each residual, if the family `around` has residuals in bins; None for one bin.
     bin_edges : (B - 1,) float array or None
         Upper ends of all bins but the last, in the unit of the predicted mean or spread.
     bounds : Support or None
@@ -139,21 +139,31 @@ class Chosen:
         return rho, cls, samples | self._bins(cls, options)
 
     def limits(self, name: str | None) -> Support | None:
-        """Return what outcomes are possible: for the chosen family what `tune` found, for others the named bounds."""
-        found = self.support if name is None or name == self.distribution else None
-        return self.bounds if found is None else found
+        """Return what outcomes are possible: what `tune` found, or the named bounds for a family that is named."""
+        return self.support if name is None and self.support is not None else self.bounds
+
+    @property
+    def binned(self) -> dict[str, Any]:
+        """Return the options of the family that the bins of residuals are for."""
+        from ..distributions import family
+
+        return family(self.around)[1]
+
+    def rescaled_edges(self, ratio: float) -> Array | None:
+        """Return the edges of bins after all variances became `ratio` times larger."""
+        if self.bin_edges is None or self.binned.get("by") != "spread":
+            return self.bin_edges
+        return self.bin_edges * np.sqrt(ratio)
 
     def _bins(self, cls: type[Distribution], options: dict[str, Any]) -> dict[str, Any]:
         """Return the options of residuals in bins; refuse bins other than those of `tune`."""
-        from ..distributions import Conformal, family
+        from ..distributions import Conformal
 
-        conformal = issubclass(cls, Conformal)
-        own = family(self.around)[1] if self.conformal is not None else self._family[1]
-        if conformal and self.residual_bin is not None:
-            options = own
-        elif options.get("bins", 1) == 1:
+        if issubclass(cls, Conformal):
+            options = {} if self.residual_bin is None else self.binned
+        if options.get("bins", 1) == 1:
             return {}
-        elif options != own or self.residual_bin is None:
+        if options != self.binned or self.residual_bin is None:
             raise ValueError(
                 f"the model has no residuals in {options['bins']:g} bins of the predicted {options.get('by', 'mean')}: "
                 f"name such a family as distributions= of model.tune"

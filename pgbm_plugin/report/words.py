@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..calibration.tune_result import TuneResult
-from ..distributions import Discrete, Poisson
+from ..distributions import Discrete, Poisson, Snapped
 from ..plot.growth import Growth
 from .findings import Findings, Mean
 
@@ -100,13 +100,15 @@ def on_intervals(f: Findings) -> str:
 
 
 def on_whole_numbers(f: Findings) -> str:
-    """Say why intervals of counts hold more than their level; "" for other outcomes."""
-    if not isinstance(f.dist, Discrete):
+    """Say why intervals of counts, or on few values, hold more than their level; "" for other outcomes."""
+    if not isinstance(f.dist, (Discrete, Snapped)):
         return ""
+    counts = isinstance(f.dist, Discrete)
     return (
-        "Outcomes are counts. Their intervals start and end at whole numbers, and so hold more than they promise: the "
-        "column “should hold” says how much. The plots correct for this: they place each count at random within the "
-        "probability that the model gave to it."
+        f"Outcomes are {'counts' if counts else f'on {len(f.dist.values)} values'}. Their intervals start and end at "
+        f"{'whole numbers' if counts else 'these'}, and so hold more than they promise: the column “should hold” says "
+        "how much. The plots correct for this: they place each outcome at random within the probability that the model "
+        "gave to it."
     )
 
 

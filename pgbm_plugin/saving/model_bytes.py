@@ -234,11 +234,14 @@ def _chosen(parts: Mapping[str, Any]) -> Chosen:
 
 def _check_bins(settings: Mapping[str, Any]) -> None:
     """Refuse bins of residuals that contradict their edges."""
-    from ..distributions.empirical import MAX_BINS
+    from ..distributions import family
 
     place, edges = settings["residual_bin"], settings["bin_edges"]
-    if edges is not None and (not 0 < len(edges) < MAX_BINS or np.any(np.diff(edges) <= 0.0)):
-        raise ValueError("its bins of residuals have edges that do not rise")
+    if edges is not None:
+        if not 0 < len(edges) < family(settings["around"])[1].get("bins", 1):
+            raise ValueError("it has other bins of residuals than the family that they are for")
+        if np.any(np.diff(edges) <= 0.0):
+            raise ValueError("its bins of residuals have edges that do not rise")
     if place is None:
         return
     if edges is None or settings["residuals"] is None:
