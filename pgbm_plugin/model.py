@@ -119,8 +119,7 @@ class ProbabilisticModel:
 
     @distribution.setter
     def distribution(self, name: str) -> None:
-        support = self.chosen.support if name == self.chosen.distribution else None  # `tune` found it for its family
-        self._choose(distribution=name, support=support)
+        self._choose(distribution=name, support=None)  # which `tune` found for its family
 
     @property
     def calibration(self) -> Calibration:
