@@ -126,13 +126,12 @@ class Clipped(Derived):
         if isinstance(inner, Discrete) and lower <= _CELLS:
             below = np.arange(0.0, np.ceil(lower))
             return _over_cells(lower - below, lambda k: inner._cdf(k, **params), below, power, level_power)
-        # the quantiles of a family with a mass at 0 jump there
-        first = inner._cdf(np.zeros(()), **params) if isinstance(inner, Tweedie) else np.zeros(())
         mass = inner._cdf(np.nextafter(lower, -np.inf), **params)
         distance = lambda u, p: lower - inner._ppf(u, **p)  # noqa: E731
-        return _over_levels(distance, first, mass, params, power, level_power) + (
-            max(lower, 0.0) ** power * np.minimum(first, mass) ** level_power
-        )
+        if not isinstance(inner, Tweedie) or lower <= 0.0:
+            return _over_levels(distance, np.zeros(()), mass, params, power, level_power)
+        zero = inner._cdf(np.zeros(()), **params)  # where the quantiles leave 0
+        return lower**power * zero**level_power + _over_levels(distance, zero, mass, params, power, level_power)
 
     def _above(self, params: Mapping[str, Array], power: int, level_power: int = 1) -> Array:
         """Return E(Z - upper)^power over Z > upper; with a level power of 2, that of the smaller of two Z."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # A lattice has at most so many values.
 MAX_VALUES = 200
+# Squares of larger numbers could overflow.
+_LARGEST = 1e70
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +38,11 @@ class Support:
     def __post_init__(self) -> None:
         if not (self.lower < self.upper and self.lower < math.inf and self.upper > -math.inf):
             raise ValueError(f"lower must be less than upper, and both numbers, not {self.lower!r} and {self.upper!r}")
+        if any(_LARGEST < abs(bound) < math.inf for bound in (self.lower, self.upper)):
+            raise ValueError(f"a bound lies beyond {_LARGEST:g}: leave it out")
         values = self.values
         if values is not None and not (
-            2 <= len(values) <= MAX_VALUES and np.all(np.isfinite(values)) and np.all(np.diff(values) > 0.0)
+            2 <= len(values) <= MAX_VALUES and np.all(np.abs(values) <= _LARGEST) and np.all(np.diff(values) > 0.0)
         ):
             raise ValueError(f"a lattice has 2 to {MAX_VALUES} finite values that rise strictly")
 
