@@ -22,6 +22,9 @@ _CELLS = 1000
 _T, _W = np.polynomial.legendre.leggauss(32)
 _LEVELS, _WEIGHTS = (0.5 * (_T + 1.0)) ** 5, 2.5 * (0.5 * (_T + 1.0)) ** 4 * _W
 
+Powers = tuple[tuple[int, int], ...]
+"""Pairs (k, j), k and j 1 or 2: distances to the power k are integrated over levels to the power j."""
+
 
 class Derived(Distribution):
     """Base class of distributions of T(Z), where Z has the distribution of another family and T never falls."""
@@ -87,8 +90,8 @@ class Clipped(Derived):
 
     def _moments(self, **params: Array) -> tuple[Array, Array]:
         mean, variance = self._inner._moments(**params)
-        below, below_square = (self._below(params, power) for power in (1, 2))
-        above, above_square = (self._above(params, power) for power in (1, 2))
+        below, below_square = self._below(params, ((1, 1), (2, 1)))
+        above, above_square = self._above(params, ((1, 1), (2, 1)))
         shift = below - above
         with np.errstate(invalid="ignore"):  # an infinite bound times 0
             low = np.where(below > 0.0, 2.0 * (self.lower - mean) * below - below_square, 0.0)
@@ -115,47 +118,46 @@ class Clipped(Derived):
     def _crps(self, y: Array, **params: Array) -> Array:
         """Return the CRPS of the whole distribution, less the integrals of F^2 and (1 - F)^2 beyond the bounds."""
         nearest = self._outcome(y)
-        tails = self._below(params, 1, 2) + self._above(params, 1, 2)
+        tails = self._below(params, ((1, 2),))[0] + self._above(params, ((1, 2),))[0]
         return np.abs(y - nearest) + np.maximum(self._inner._crps(nearest, **params) - tails, 0.0)
 
-    def _below(self, params: Mapping[str, Array], power: int, level_power: int = 1) -> Array:
-        """Return E(lower - Z)^power over Z < lower; with a level power of 2, that of the larger of two Z."""
+    def _below(self, params: Mapping[str, Array], powers: Powers) -> list[Array]:
+        """Return the integrals of (lower - z)^k over the levels^j of Z < lower, for each (k, j)."""
         inner, lower = self._inner, self.lower
         if np.isinf(lower):
-            return np.zeros(())
+            return [np.zeros(())] * len(powers)
         if isinstance(inner, Discrete) and lower <= _CELLS:
-            below = np.arange(0.0, np.ceil(lower))
-            return _over_cells(lower - below, lambda k: inner._cdf(k, **params), below, power, level_power)
+            counts = np.arange(0.0, np.ceil(lower))
+            return _over_counts(lower - counts, [inner._cdf(k, **params) for k in counts], powers)
         mass = inner._cdf(np.nextafter(lower, -np.inf), **params)
-        distance = lambda u, p: lower - inner._ppf(u, **p)  # noqa: E731
-        if not isinstance(inner, Tweedie) or lower <= 0.0:
-            return _over_levels(distance, np.zeros(()), mass, params, power, level_power)
-        zero = inner._cdf(np.zeros(()), **params)  # where the quantiles leave 0
-        return lower**power * zero**level_power + _over_levels(distance, zero, mass, params, power, level_power)
+        # the quantiles of a family with a mass at 0 leave it at this level
+        zero = inner._cdf(np.zeros(()), **params) if isinstance(inner, Tweedie) and lower > 0.0 else np.zeros(())
+        integrals = _over_levels(lambda u, p: lower - inner._ppf(u, **p), zero, mass, params, powers)
+        return [lower**k * zero**j + rest for rest, (k, j) in zip(integrals, powers, strict=True)]
 
-    def _above(self, params: Mapping[str, Array], power: int, level_power: int = 1) -> Array:
-        """Return E(Z - upper)^power over Z > upper; with a level power of 2, that of the smaller of two Z."""
+    def _above(self, params: Mapping[str, Array], powers: Powers) -> list[Array]:
+        """Return the integrals of (z - upper)^k over the upper levels^j of Z > upper, for each (k, j)."""
         inner, upper = self._inner, self.upper
         if np.isinf(upper):
-            return np.zeros(())
-        mass = inner._sf(np.float64(upper), **params)
+            return [np.zeros(())] * len(powers)
         if isinstance(inner, Discrete):
             last = np.nanmax(inner._isf(np.float64(_NO_MASS), **params), initial=upper)
             if last - upper <= _CELLS:
-                above = np.arange(last + 1.0, np.floor(upper), -1.0)
-                cdf = lambda k: inner._sf(k - 1.0, **params)  # noqa: E731
-                return _over_cells(above - upper, cdf, above, power, level_power)
-        distance = lambda u, p: inner._isf(u, **p) - upper  # noqa: E731
-        return _over_levels(distance, np.zeros(()), mass, params, power, level_power)
+                counts = np.arange(last + 1.0, np.floor(upper), -1.0)
+                return _over_counts(counts - upper, [inner._sf(k - 1.0, **params) for k in counts], powers)
+        mass = inner._sf(np.float64(upper), **params)
+        return _over_levels(lambda u, p: inner._isf(u, **p) - upper, np.zeros(()), mass, params, powers)
 
 
-def _over_cells(distance: Array, up_to: Callable[[Array], Array], counts: Array, power: int, level_power: int) -> Array:
-    """Sum distance^power over counts, each with its share of the levels, where ``up_to`` has the level it ends at."""
-    total, below = np.zeros(()), np.zeros(())
-    for far, count in zip(distance, counts, strict=True):
-        level = up_to(count) ** level_power
-        total, below = total + far**power * (level - below), level
-    return total
+def _over_counts(distance: Array, levels: list[Array], powers: Powers) -> list[Array]:
+    """Integrate distance^k over level^j, where each distance reaches from the level before to its own."""
+    totals = []
+    for k, j in powers:
+        total, below = np.zeros(()), np.zeros(())
+        for far, level in zip(distance, levels, strict=True):
+            total, below = total + far**k * (level**j - below), level**j
+        totals.append(total)
+    return totals
 
 
 def _over_levels(
@@ -163,17 +165,19 @@ def _over_levels(
     first: Array,
     last: Array,
     params: Mapping[str, Array],
-    power: int,
-    level_power: int,
-) -> Array:
-    """Integrate distance^power over level^level_power, for levels from `first` to `last`, in rows that have such."""
+    powers: Powers,
+) -> list[Array]:
+    """Integrate distance^k over level^j, for levels from `first` to `last`, in rows that have such; for each (k, j)."""
     first, last = np.broadcast_arrays(first, last)
-    total = np.zeros(last.shape)
+    totals = [np.zeros(last.shape) for _ in powers]
     rows = last - first > _NO_MASS
     if rows.any():
-        start, width = first[rows][:, None], (last - first)[rows][:, None]
-        level = start + width * _LEVELS
-        chosen = {key: value[rows][:, None] for key, value in params.items()}
-        far = np.maximum(distance(level, chosen), 0.0) ** power
-        total[rows] = (far * level_power * level ** (level_power - 1) * _WEIGHTS * width).sum(axis=1)
-    return total
+        start, width = first[rows], (last - first)[rows]
+        chosen = {key: value[rows] for key, value in params.items()}
+        for node, weight in zip(_LEVELS, _WEIGHTS, strict=True):
+            level = start + width * node
+            far = np.maximum(distance(level, chosen), 0.0)
+            for total, (k, j) in zip(totals, powers, strict=True):
+                part = weight * width * (far if k == 1 else far * far)
+                total[rows] += part if j == 1 else 2.0 * level * part
+    return totals

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +84,8 @@ class Chosen:
         _ = self._family
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the family's class, which is found again by its name."""
-        return {name: value for name, value in vars(self).items() if name != "_family"}
+        """Leave out what is cached: the family's class, which is found again by its name, and sorted residuals."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def _family(self) -> tuple[type[Distribution], dict[str, Any]]:
@@ -135,8 +135,9 @@ class Chosen:
             raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
         limits = self.limits(name)
         bounds = {} if limits is None else {"lower": max(limits.lower, support), "upper": limits.upper}
-        samples = {"residuals": self.residuals, "weights": self.residual_weight, "lower": support, **bounds}
-        return rho, cls, samples | self._bins(cls, options)
+        bins = self._bins(cls, options)
+        samples = {**(self._in_bins if bins else self._in_one_bin), "lower": support, **bounds}
+        return rho, cls, samples | bins
 
     def limits(self, name: str | None) -> Support | None:
         """Return what outcomes are possible: what `tune` found, or the named bounds for a family that is named."""
@@ -168,7 +169,23 @@ class Chosen:
                 f"the model has no residuals in {options['bins']:g} bins of the predicted {options.get('by', 'mean')}: "
                 f"name such a family as distributions= of model.tune"
             )
-        return {**options, "residual_bin": self.residual_bin, "edges": self.bin_edges}
+        return {**options, "edges": self.bin_edges}
+
+    def _in_order(self, bins: AnyArray | None) -> dict[str, Any]:
+        """Return the residuals in order within their bins, with their weights, as predictions need them."""
+        assert self.residuals is not None
+        order = np.lexsort((self.residuals,) if bins is None else (self.residuals, bins))
+        weights = None if self.residual_weight is None else self.residual_weight[order]
+        places = {} if bins is None else {"residual_bin": bins[order]}
+        return {"residuals": self.residuals[order], "weights": weights, **places}
+
+    @cached_property
+    def _in_one_bin(self) -> dict[str, Any]:
+        return self._in_order(None)
+
+    @cached_property
+    def _in_bins(self) -> dict[str, Any]:
+        return self._in_order(self.residual_bin)
 
     def __str__(self) -> str:
         text = f"{_in_words(*self._family)}, {'tuned,' if self.tuned else 'untuned'}"
