@@ -78,7 +78,7 @@ def own_residuals(
     params: dict[str, Any] = {"loc": margins.prediction, "scale": std}
     if of_residual is not None:
         params["bin"] = of_residual
-    samples = {"residuals": residual, "weights": weight, "residual_bin": of_residual}
+    samples: dict[str, Any] = {"residuals": residual, "weights": weight, "residual_bin": of_residual}
     return Empirical(**samples, lower=bounds.lower, upper=bounds.upper, **params)
 
 
@@ -101,7 +101,8 @@ def choose_shape(validation: Validation, candidates: Sequence[Candidate]) -> tup
     # the rows of all candidates are the same sample
     rows = [replace(validation, margins=replace(validation.margins, variance=v)).some(_SUPPORT_ROWS) for v in table]
     limit = _WORTH_TRYING * candidates[0].score if candidates[0].score > 0.0 else np.inf
-    plain, binned = [], []
+    plain: list[_Trial] = []
+    binned: list[_Trial] = []
     for candidate, sample in zip(candidates, rows, strict=True):
         trials = binned if family(candidate.distribution)[1].get("bins", 1) > 1 else plain
         if not trials or candidate.score <= limit:

@@ -98,11 +98,11 @@ class Distribution(ABC):
         return cls(point=np.where(degenerate, mean, np.nan), **params)
 
     @classmethod  # noqa: B027, most families have no options
-    def check_options(cls, **options: Any) -> None:
+    def check_options(cls, *args: Any, **options: Any) -> None:
         """Refuse values that an option cannot have, before anything is computed."""
 
     @classmethod
-    def complexity(cls, **options: Any) -> float:
+    def complexity(cls, *args: Any, **options: Any) -> float:
         """Return the order in which `tune` prefers families that score equally well: 0 is the simplest.
 
         It is about how many numbers describe the shape, beside mean and variance.

@@ -141,7 +141,7 @@ class Clipped(Derived):
         if np.isinf(upper):
             return [np.zeros(())] * len(powers)
         if isinstance(inner, Discrete):
-            last = np.nanmax(inner._isf(np.float64(_NO_MASS), **params), initial=upper)
+            last = np.nanmax(inner._isf(np.array(_NO_MASS), **params), initial=upper)
             if last - upper <= _CELLS:
                 counts = np.arange(last + 1.0, np.floor(upper), -1.0)
                 return _over_counts(counts - upper, [inner._sf(k - 1.0, **params) for k in counts], powers)

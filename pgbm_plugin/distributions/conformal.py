@@ -27,6 +27,11 @@ class Conformal(Empirical):
 
     name = "conformal"
     tunable = False
+    variants = ()
+
+    @staticmethod
+    def _parameters(mean: Array, variance: Array) -> dict[str, Array]:  # bins are those of `tune`, and no options
+        return Empirical._parameters(mean, variance)
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
         # both ends in one call, which warns once

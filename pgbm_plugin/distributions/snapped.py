@@ -56,7 +56,7 @@ class Snapped(Derived):
     def _moments(self, **params: Array) -> tuple[Array, Array]:
         centre = self._outcome(self._inner._moments(**params)[0])
         first = second = np.zeros(np.shape(centre))
-        below = 0.0
+        below = np.zeros(())
         for k, value in enumerate(self.values):
             cdf = self._up_to(k, params)
             mass, distance = cdf - below, value - centre

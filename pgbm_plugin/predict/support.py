@@ -90,5 +90,5 @@ def named_bounds(lower: Any, upper: Any) -> Support | None:
             raise TypeError(f"{name} must be a number, not {value!r:.60}") from None
         if math.isnan(bounds[-1]):
             raise ValueError(f"{name} must be a number, not NaN")
-    support = Support(*bounds)
+    support = Support(bounds[0], bounds[1])
     return support if any(map(math.isfinite, bounds)) else None

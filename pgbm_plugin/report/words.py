@@ -101,14 +101,16 @@ def on_intervals(f: Findings) -> str:
 
 def on_whole_numbers(f: Findings) -> str:
     """Say why intervals of counts, or on few values, hold more than their level; "" for other outcomes."""
-    if not isinstance(f.dist, (Discrete, Snapped)):
+    if isinstance(f.dist, Snapped):
+        outcomes, ends = f"on {len(f.dist.values)} values", "these"
+    elif isinstance(f.dist, Discrete):
+        outcomes, ends = "counts", "whole numbers"
+    else:
         return ""
-    counts = isinstance(f.dist, Discrete)
     return (
-        f"Outcomes are {'counts' if counts else f'on {len(f.dist.values)} values'}. Their intervals start and end at "
-        f"{'whole numbers' if counts else 'these'}, and so hold more than they promise: the column “should hold” says "
-        "how much. The plots correct for this: they place each outcome at random within the probability that the model "
-        "gave to it."
+        f"Outcomes are {outcomes}. Their intervals start and end at {ends}, and so hold more than they promise: the "
+        "column “should hold” says how much. The plots correct for this: they place each outcome at random within the "
+        "probability that the model gave to it."
     )
 
 

@@ -159,6 +159,20 @@ def test_nothing_is_found_for_families_that_were_named(kind):
     assert result.bin_edges is None
 
 
+def test_noise_is_no_shape():
+    """Normal errors of one size: bins could only fit their noise, and must win by more than a standard error."""
+    binned = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 4, size=(2300, 3)).astype(float)
+        y = 3.0 * X[:, 0] + X[:, 1] + rng.normal(size=2300)  # which a tree can hold without a bias
+        params = {**shaped.PARAMS, "learning_rate": 1.0, "min_data_in_leaf": 50}
+        model = wrap(lgb.train(params, lgb.Dataset(X[300:], y[300:]), 3), X[300:], y[300:], n_jobs=1)
+        model.tune(X[:300], y[:300], rho=0.0)
+        binned.append(model.chosen.residual_bin is not None)
+    assert sum(binned) <= 1
+
+
 def test_no_bound_where_labels_just_end():
     """Labels above 0 that no distribution expects below it, and labels on both sides of it."""
     rng = np.random.default_rng(0)

@@ -103,7 +103,7 @@ def test_moments_that_are_not_finite(name, bad):
         ("empirical(bins=nan)", "bins must be a whole number"),
         ("empirical(bins=1e9)", "bins must be a whole number"),
         ("empirical(by=)", "by must be"),
-        ("conformal(colour=3)", "colour"),
+        ("conformal(bins=3)", "conformal has no option 'bins'; its options: none"),
     ],
 )
 def test_bad_names_and_options(spec, match):
