@@ -11,7 +11,7 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import wrap
-from pgbm_plugin.calibration.shape import ROWS_PER_BIN, find_bins
+from pgbm_plugin.calibration.shape import ROWS_PER_BIN, _is_better, find_bins
 from pgbm_plugin.distributions import FAMILIES, Clipped, Empirical, Snapped
 from pgbm_plugin.predict.response import Margins
 from pgbm_plugin.predict.support import Support
@@ -159,18 +159,17 @@ def test_nothing_is_found_for_families_that_were_named(kind):
     assert result.bin_edges is None
 
 
-def test_noise_is_no_shape():
-    """Normal errors of one size: bins could only fit their noise, and must win by more than a standard error."""
-    binned = []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        X = rng.integers(0, 4, size=(2300, 3)).astype(float)
-        y = 3.0 * X[:, 0] + X[:, 1] + rng.normal(size=2300)  # which a tree can hold without a bias
-        params = {**shaped.PARAMS, "learning_rate": 1.0, "min_data_in_leaf": 50}
-        model = wrap(lgb.train(params, lgb.Dataset(X[300:], y[300:]), 3), X[300:], y[300:], n_jobs=1)
-        model.tune(X[:300], y[:300], rho=0.0)
-        binned.append(model.chosen.residual_bin is not None)
-    assert sum(binned) <= 1
+def test_a_gain_within_a_standard_error_is_noise():
+    """The paired difference decides, not the means: a small gain of every row counts, a large one of few does not."""
+    rng, weight = np.random.default_rng(0), np.full(200, 1 / 200)
+    scores = rng.exponential(size=200)
+    lucky = scores.copy()
+    lucky[:2] += [-5.0, 2.5]
+    assert weight @ lucky < weight @ (scores - 0.01)
+    assert not _is_better(lucky, scores, weight)
+    assert _is_better(scores - 0.01, scores, weight)
+    assert not _is_better(scores, scores, weight)
+    assert not _is_better(scores + 0.01, scores, weight)
 
 
 def test_no_bound_where_labels_just_end():
