@@ -21,6 +21,7 @@ from .predict.log_scale import LogScale
 from .predict.power_map import Calibration
 from .predict.predictions import check_calibrated, predict_distributions, predict_mean, read_unlabelled, summary
 from .predict.state import Mean, ModelState
+from .predict.support import named_bounds
 from .sources import Options, find_source
 from .streams.batches import is_stream, naming, unlabelled_stream
 from .tables.labelled import RawRows
@@ -121,7 +122,7 @@ class ProbabilisticModel:
 
     @distribution.setter
     def distribution(self, name: str) -> None:
-        self._choose(distribution=name)
+        self._choose(distribution=name, support=None)  # which `tune` found for its family
 
     @property
     def calibration(self) -> Calibration:
@@ -349,6 +350,8 @@ class ProbabilisticModel:
         init_score: Any = None,
         device: str | None = None,
         progress: bool = False,
+        lower: float | None = None,
+        upper: float | None = None,
     ) -> TuneResult:
         """Choose family, correlation and a power map on the variance by their score on held-out rows.
 
@@ -371,7 +374,8 @@ class ProbabilisticModel:
             counts whose means span orders of magnitude: otherwise the largest rows would decide alone.
         distributions : str or sequence of str, optional
             Families to try. Default: all, but those that need a positive mean, such as lognormal and gamma, only if
-            the model predicts more than 0 for every possible row. To try them on other models, name them.
+            the model predicts more than 0 for every possible row. To try them on other models, name them. By default,
+            bounds or a lattice of few values that the labels show are used as well, if they improve the score.
         rho : float or array-like, optional
             Correlations to try. Default: a grid from -0.1 to 0.9, which is refined around its best.
         calibrate : bool
@@ -389,6 +393,9 @@ class ProbabilisticModel:
             Where to compute. Default: the model's.
         progress : bool
             Show a progress bar.
+        lower, upper : float, optional
+            Bounds of the outcomes, if you know them. Distributions of every family are then clipped: what would lie
+            beyond a bound lies on it. Point predictions do not change.
         """
         from .calibration.tune import tune
 
@@ -405,6 +412,7 @@ class ProbabilisticModel:
             device=self._device(device),
             n_jobs=self.n_jobs,
             progress=progress,
+            bounds=named_bounds(lower, upper),
         )
         self.state = replace(self.state, chosen=chosen)
         return result
@@ -418,6 +426,8 @@ class ProbabilisticModel:
         sample_weight: Any = None,
         init_score: Any = None,
         device: str | None = None,
+        lower: float | None = None,
+        upper: float | None = None,
     ) -> ProbabilisticModel:
         """Make intervals and quantiles hold, by split-conformal calibration on rows that nothing else has seen.
 
@@ -442,12 +452,15 @@ class ProbabilisticModel:
             Score that each row starts from, as in `predict`.
         device : str, optional
             Where to compute. Default: the model's.
+        lower, upper : float, optional
+            Bounds of the outcomes, as in `tune`. Default: those that `tune` was told.
         """
         from .calibration.conformal import conformalize
 
         _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
-        chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs)
+        bounds = named_bounds(lower, upper)
+        chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs, bounds)
         self.state = replace(self.state, chosen=chosen)
         return self
 

@@ -29,6 +29,7 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
         chosen,
         rho=rho if chosen.rho == state.default_rho else chosen.rho,
         calibration=chosen.calibration.rescaled(ratio),
+        bin_edges=chosen.rescaled_edges(ratio),
         scale=None if scale is None else scale.rescaled(ratio),
         cross_fitted=None,
         conformal=None,  # but `around` stays, for the next `conformalize`
@@ -38,7 +39,8 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
     if data is not None and certificate.status != "certified" and is_comparable(state.chosen):
         followed = follow_residuals(state, new, data, further, options.n_jobs)
         if followed is not None:
-            new, ratio = replace(new, chosen=followed[0]), followed[1]
+            chosen, ratio = followed
+            new = replace(new, chosen=replace(chosen, bin_edges=state.chosen.rescaled_edges(ratio)))
     if state.training_scale is None:
         return new
     return replace(new, training_scale=state.training_scale.rescaled(ratio))

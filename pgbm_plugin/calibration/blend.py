@@ -74,8 +74,10 @@ def blended(
     boosted = families_of(validation.with_variance(np.exp(log_variance)), best.rho)
     if recursion:
         scores = [
-            validation.row_scores(boosted.best.distribution, np.exp(log_variance), boosted.best.calibration),
-            validation.row_scores(best.distribution, at_best, best.calibration),
+            validation.row_scores(
+                boosted.best.distribution, np.exp(log_variance), boosted.best.calibration, boosted.support
+            ),
+            validation.row_scores(best.distribution, at_best, best.calibration, pgbm.support),
         ]
         # a Poisson takes no variance, and needs no scale
         if np.array_equal(scores[0], scores[1]) or simplest(scores, validation.weight, validation.scarcity):
@@ -89,6 +91,9 @@ def blended(
         candidates=boosted.candidates,
         failed=boosted.failed,
         residuals=boosted.residuals,
+        residual_bin=boosted.residual_bin,
+        bin_edges=boosted.bin_edges,
+        support=boosted.support,
         variance="boosted",
         share=share,
     )

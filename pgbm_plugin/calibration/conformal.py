@@ -5,24 +5,44 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from ..arrays import AnyArray
+from ..distributions.empirical import bin_of
 from ..errors import warn
 from ..predict.chosen import Chosen, ConformalScores, hash_labels
+from ..predict.response import Margins
 from ..predict.state import ModelState
+from ..predict.support import Support
 from ..tables.labelled import RawRows
 from .held_out import read_held_out
 
+# With fewer rows in a bin, quantiles would be too coarse: all rows are then one bin.
+_ROWS_PER_BIN = 100
 
-def conformalize(state: ModelState, raw: RawRows, out_of_fold: Any, device: str, n_jobs: int | None) -> Chosen:
+
+def conformalize(
+    state: ModelState,
+    raw: RawRows,
+    out_of_fold: Any,
+    device: str,
+    n_jobs: int | None,
+    bounds: Support | None = None,
+) -> Chosen:
     """Return the settings with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
     held_out = read_held_out(state, "conformalize", raw, "y_cal", 2, device, n_jobs, out_of_fold=out_of_fold)
     chosen, calibration = state.chosen, state.floored_calibration()
     scores, seen = ConformalScores(len(held_out.y), chosen.rho, calibration), hash_labels(held_out.y) == chosen.tuned_on
     if seen and out_of_fold is None:
         warn("tune has seen these rows, so coverage is not guaranteed: give conformalize rows of its own")
-    residuals = chosen.residuals
+    edges = chosen.bin_edges if chosen.distribution in ("conformal", chosen.around) else None
+    bounds = chosen.bounds if bounds is None else bounds
+    if bounds is not None:
+        bounds.check_labels("y_cal", held_out.y)
+    residuals, std = held_out.margins.standardised_residuals(held_out.y, calibration)
     # a scale that has seen the rows makes their residuals look small; `tune` kept those of scales that had not
-    if residuals is None or out_of_fold is None or not seen or chosen.cross_fitted != scores:
-        residuals, _ = held_out.margins.standardised_residuals(held_out.y, calibration)
+    if chosen.residuals is not None and out_of_fold is not None and seen and chosen.cross_fitted == scores:
+        residuals = chosen.residuals
     return replace(
         chosen,
         distribution="conformal",
@@ -31,4 +51,19 @@ def conformalize(state: ModelState, raw: RawRows, out_of_fold: Any, device: str,
         residual_weight=held_out.weight,
         conformal=scores,
         around=chosen.around if chosen.distribution == "conformal" else chosen.distribution,
+        residual_bin=None if edges is None else _bins(chosen, edges, held_out.margins, std),
+        bin_edges=edges,
+        bounds=bounds,
+        support=None,  # what `tune` found may not hold for all labels, and the coverage must
     )
+
+
+def _bins(chosen: Chosen, edges: AnyArray, margins: Margins, std: AnyArray) -> AnyArray | None:
+    """Return the bins of calibration rows; None, which is one bin, if some bin has too few of them.
+
+    The edges are those of `tune`, so that the rows of a bin are exchangeable, and quantiles hold bin by bin.
+    """
+    by = chosen.binned.get("by", "mean")
+    place = bin_of(edges, margins.prediction.astype(np.float64) if by == "mean" else std)
+    count = np.bincount(place, minlength=len(edges) + 1)
+    return place.astype(np.uint8) if count.min() >= _ROWS_PER_BIN else None

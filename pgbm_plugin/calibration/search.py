@@ -16,7 +16,9 @@ from ..arrays import Array
 from ..distributions import FAMILIES, Conformal, family
 from ..parallel import progress_bar
 from ..predict.power_map import Calibration
+from ..trees.objectives import TWEEDIE, Objective
 from .few_rows import effective_rows, exponent_bounds, simplest
+from .shape import choose_shape
 from .tune_result import Candidate, TuneResult
 from .validation import Validation
 
@@ -65,10 +67,13 @@ def search(
     chosen = rescored[simplest([values for _, values in rescored], validation.weight, validation.scarcity)][0]
     candidates = sorted((c for c, _ in rescored), key=lambda c: (c is not chosen, c.score))
 
+    chosen, support = choose_shape(validation, candidates)
+    candidates.sort(key=lambda candidate: candidate is not chosen)
     at_best, at_default = validation.variances(np.array([candidates[0].rho, default_rho]))
     if calibrate and sample is not validation:
         candidates[0] = _Refinement(validation, grid, calibrate).polish(candidates[0], at_best)
     best = candidates[0]
+    bins = validation.bins(best.distribution, at_best, best.calibration)
     one_spread = validation.fit_map(at_default, flat=True)
     return TuneResult(
         metric=validation.metric,
@@ -83,6 +88,9 @@ def search(
         constant=Candidate("normal", default_rho, one_spread, _score(validation, "normal", at_default, one_spread)),
         residuals=validation.residuals(at_best, best.calibration),
         effective_rows=effective_rows(validation.weight),
+        residual_bin=bins.of_residual,
+        bin_edges=bins.edges,
+        support=support,
     )
 
 
@@ -93,9 +101,10 @@ def _maps(rows: Validation, table: Array, calibrate: bool) -> tuple[Calibration,
     return tuple(Calibration().with_floor(rows.typical(line)) for line in table)
 
 
-def _complexity(name: str) -> int:
-    """Return the rank of a family in order of simplicity: a normal is first, families made of residuals are last."""
-    return list(FAMILIES).index(family(name)[0].name)
+def _complexity(name: str) -> float:
+    """Return the place of a family in order of simplicity."""
+    cls, options = family(name)
+    return cls.complexity(**options)
 
 
 def _rescored(
@@ -120,10 +129,14 @@ def _score(rows: Validation, name: str, variance: Array, calibration: Calibratio
         return np.inf
 
 
-def families(distributions: Sequence[str] | str | None) -> tuple[str, ...]:
-    """Return the names of the families to try, checked; all for None."""
+def families(distributions: Sequence[str] | str | None, objective: Objective | None = None) -> tuple[str, ...]:
+    """Return the names of the families to try, checked; all for None, with the power of a Tweedie objective."""
     if distributions is None:
-        return tuple(name for name, cls in FAMILIES.items() if cls.tunable)
+        power = objective.value if objective is not None and objective.code == TWEEDIE else 0.0
+        own = {"tweedie": f"tweedie(power={power:.6g})"} if 1.0 < power < 2.0 else {}
+        return tuple(
+            spec for name, cls in FAMILIES.items() if cls.tunable for spec in (own.get(name, name), *cls.variants)
+        )
     names = (distributions,) if isinstance(distributions, str) else tuple(distributions)
     if not names:
         raise ValueError("distributions is empty")

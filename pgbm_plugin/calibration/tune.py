@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ..checks import Variance, check_variance
 from ..predict.chosen import Chosen, ConformalScores, hash_labels
 from ..predict.state import ModelState
+from ..predict.support import Support
 from ..tables.labelled import RawRows
 from .blend import blended
 from .boosted_scale import HELD_OUT_RATE, TRAINING_RATE
@@ -34,10 +35,11 @@ def tune(
     device: str,
     n_jobs: int | None,
     progress: bool,
+    bounds: Support | None = None,
 ) -> tuple[Chosen, TuneResult]:
     """Return the settings that score best, and all that was tried, see `ProbabilisticModel.tune`."""
     check_score(score)
-    names, grid = families(distributions), rho_grid(rho)
+    names, grid = families(distributions, state.spec.objective), rho_grid(rho)
     source = _default_variance(state, calibrate) if variance is None else check_variance(variance)
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
@@ -52,9 +54,21 @@ def tune(
         )
     weight = np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
     positive = distributions is not None or state.predicts_positive()
+    if bounds is not None:
+        bounds.check_labels("y_val", held_out.y)
     weight = weight / weight.sum()
     metric, unit = choose_metric(score, held_out.y, held_out.margins, weight)
-    validation = Validation(*held_out[:3], weight, metric, positive, state.weights.sd, n_jobs, unit)
+    validation = Validation(
+        *held_out[:3],
+        weight,
+        metric,
+        positive,
+        state.weights.sd,
+        n_jobs,
+        unit=unit,
+        bounds=bounds,
+        named=distributions is not None,
+    )
     if no_spread:
         validation = validation.with_variance(np.ones(len(held_out.y)))
     options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
@@ -78,6 +92,11 @@ def tune(
         scale=scale,
         cross_fitted=None if out_of_fold is None else scored,
         residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
+        around=result.best.distribution,
+        residual_bin=result.residual_bin,
+        bin_edges=result.bin_edges,
+        bounds=bounds,
+        support=result.support,
     )
     return chosen, result
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import AnyArray, Array
 from ..predict.power_map import Calibration
+from ..predict.support import Support
 from .few_rows import exponent_bounds, needed_gain, scarcity
 
 
@@ -59,6 +60,12 @@ class TuneResult:
         Share of the recursion in the boosted scale's base: 0, 1/2 or 1.
     effective_rows : float
         Number of equally weighted rows that tell as much, (sum w)^2 / sum w^2; inf for enough.
+    residual_bin : (rows,) uint8 array or None
+        Bin of each residual, if the best candidate has residuals in bins.
+    bin_edges : float array or None
+        Upper ends of all bins but the last, in the unit of the predicted mean or spread.
+    support : Support or None
+        Bounds or lattice of the labels that improved the best candidate; None if none did.
     """
 
     metric: str
@@ -75,6 +82,9 @@ class TuneResult:
     variance: str = "pgbm"
     share: float = 1.0
     effective_rows: float = math.inf
+    residual_bin: AnyArray | None = None
+    bin_edges: Array | None = None
+    support: Support | None = None
 
     @property
     def best(self) -> Candidate:
@@ -123,6 +133,8 @@ class TuneResult:
             ("(paper's default)", self.before),
         ):
             lines.append(f"  {label:17} {row.score:11.6g}  {row.rho:8.4f}  {row.calibration}")
+        if self.support is not None:
+            lines.append(f"  outcomes {self.support}, which the labels show")
         if held_back := self.held_back:
             lines.append(f"  {held_back}")
         if len(self.rho) > 1 and self.best.rho in self.rho[[0, -1]] and self.best.calibration.b > 0.0:

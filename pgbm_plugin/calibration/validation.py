@@ -8,15 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from ..arrays import Array
-from ..distributions import Discrete, Empirical, family
+from ..distributions import Discrete, Distribution, Empirical, Snapped, Tweedie, family
 from ..distributions.base import Positive
 from ..predict.power_map import NO_SPREAD, Calibration
 from ..predict.recursion import variances
 from ..predict.response import Margins
+from ..predict.support import Support
 from ..tables.rows import Rows, some_rows
 from .few_rows import effective_rows, exponent_bounds, scarcity
 from .fit_map import fit_map
 from .metric import Metric
+from .shape import Bins, find_bins, own_residuals
 
 # With fewer rows, two parameters would be fitted to noise.
 MIN_ROWS = 6
@@ -37,6 +39,8 @@ class Validation:
     leaf_sd: Array | None  # (L,) deviations of the recursion; None if the variance does not depend on a correlation
     n_jobs: int | None
     unit: Array | None = None  # (n,) unit of each row's CRPS; None for the unit of y
+    bounds: Support | None = None  # bounds that the user named, for every family
+    named: bool = False  # whether the user named the families
 
     @cached_property
     def scarcity(self) -> float:
@@ -73,20 +77,28 @@ class Validation:
         """Return the mean score of a family with these variances of the margin; ValueError if it does not fit."""
         return float(self.row_scores(name, variance, calibration) @ self.weight)
 
-    def row_scores(self, name: str, variance: Array, calibration: Calibration) -> Array:
-        """Return the (n,) scores of a family with these variances of the margin; ValueError if it does not fit."""
-        margins = replace(self.margins, variance=variance)
-        cls, options = family(name)
+    def row_scores(self, name: str, variance: Array, calibration: Calibration, support: Support | None = None) -> Array:
+        """Return the (n,) scores of a family with these variances of the margin; ValueError if it does not fit.
+
+        A row's own residual is left out of an empirical distribution. `support` is None for the bounds that were named.
+        """
+        cls, _ = family(name)
         if issubclass(cls, Discrete) and (np.any(self.y != np.floor(self.y)) or np.abs(self.y).max() > _COUNTABLE):
             raise ValueError("the labels are not whole numbers, or are too large for counts")
         if cls.needs_positive_mean and not self.positive:
             raise ValueError("the model may predict 0 or less for other rows; to try it anyway, name it")
-        if issubclass(cls, Empirical):
+        if issubclass(cls, Empirical) and self.metric == "nll":
+            raise ValueError("it has no density")
+        if issubclass(cls, Tweedie) and not self.named:
             if self.metric == "nll":
-                raise ValueError("it has no density")
-            values = _left_out_crps(*margins.standardised_residuals(self.y, calibration), self.weight)
+                raise ValueError("its probability of 0 cannot be compared with densities; to try it anyway, name it")
+            if self.y.min() > 0.0:
+                raise ValueError("no label is 0; to try it anyway, name it")
+        distribution = self.distribution(name, variance, calibration, support or self.bounds)
+        if issubclass(cls, Empirical):
+            assert isinstance(distribution, (Empirical, Snapped))
+            values = distribution.left_out_crps(self.y, self.weight)
         else:
-            distribution = margins.distribution(cls, calibration, **options)
             values = distribution.nll(self.y) if self.metric == "nll" else distribution.crps(self.y)
         bad = ~np.isfinite(values)
         if cls.needs_positive_mean:  # the CRPS is finite outside the support as well, where no interval reaches
@@ -96,6 +108,26 @@ class Validation:
                 f"{int(bad.sum())} of {len(bad)} labels are outside its support, or its density is infinite there"
             )
         return values if self.unit is None else values / self.unit
+
+    def distribution(
+        self, name: str, variance: Array, calibration: Calibration, support: Support | None
+    ) -> Distribution:
+        """Return the distributions of the rows; those made of residuals have the rows' own."""
+        margins, (cls, options) = replace(self.margins, variance=variance), family(name)
+        if issubclass(cls, Empirical):
+            distribution: Distribution = own_residuals(margins, self.y, self.weight, calibration, support, **options)
+        else:
+            distribution = margins.distribution(cls, calibration, **options)
+        return distribution if support is None else support.limit(distribution)
+
+    def bins(self, name: str, variance: Array, calibration: Calibration) -> Bins:
+        """Return the bins of the rows' residuals, if the family is made of such; else one bin."""
+        cls, options = family(name)
+        if not issubclass(cls, Empirical):
+            return Bins()
+        margins = replace(self.margins, variance=variance)
+        std = margins.standardised_residuals(self.y, calibration)[1]
+        return find_bins(margins, std, self.weight, **options)
 
     def residuals(self, variance: Array, calibration: Calibration) -> Array:
         """Return the standardised residuals (y - mean) / std."""
@@ -109,19 +141,3 @@ class Validation:
             weight = weight / self.unit / float(weight @ (1.0 / self.unit))
         data = residual, self.margins.link_slope(), variance, typical, weight
         return fit_map(*data, "nll" if self.metric == "nll" else "crps", flat=flat, bounds=bounds)
-
-
-def _left_out_crps(residual: Array, std: Array, weight: Array) -> Array:
-    """Return the (n,) CRPS (continuous ranked probability score) of each row under the residuals of all other rows.
-
-    The weights sum to 1, and so does the distance of a residual to all others after division by `rest`.
-    """
-    order = np.argsort(residual, kind="stable")
-    r, w = residual[order], weight[order]
-    below = np.concatenate([[0.0], np.cumsum(w)])  # weight of the residuals before each rank
-    sums = np.concatenate([[0.0], np.cumsum(w * r)])
-    k = np.searchsorted(r, residual, side="right")
-    distance = residual * (2.0 * below[k] - below[-1]) - 2.0 * sums[k] + sums[-1]
-    rest = 1.0 - weight
-    spread = 0.5 * (weight @ distance - 2.0 * weight * distance) / rest**2
-    return std * (distance / rest - spread)

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from .base import Distribution
+from .clipped import Clipped
 from .conformal import Conformal
 from .discrete import Discrete
 from .empirical import Empirical
@@ -18,11 +19,14 @@ from .lognormal import LogNormal
 from .negativebinomial import NegativeBinomial
 from .normal import Normal
 from .poisson import Poisson
+from .snapped import Snapped
 from .studentt import StudentT
+from .tweedie import Tweedie
 from .weibull import Weibull
 
 __all__ = [
     "FAMILIES",
+    "Clipped",
     "Conformal",
     "Discrete",
     "Distribution",
@@ -35,7 +39,9 @@ __all__ = [
     "NegativeBinomial",
     "Normal",
     "Poisson",
+    "Snapped",
     "StudentT",
+    "Tweedie",
     "Weibull",
     "family",
     "register",
@@ -53,6 +59,7 @@ _BUILT_IN: tuple[type[Distribution], ...] = (
     Weibull,
     Poisson,
     NegativeBinomial,
+    Tweedie,
     Empirical,
     Conformal,
 )
@@ -101,13 +108,17 @@ def family(spec: str) -> tuple[type[Distribution], dict[str, Any]]:
     match = re.fullmatch(r"(\w+)(?:\((.*)\))?", spec.strip()) if isinstance(spec, str) else None
     if match is None or match.group(1) not in FAMILIES:
         raise ValueError(f"unknown distribution {spec!r}; known: {', '.join(sorted(FAMILIES))}")
-    try:
-        pairs = (option.split("=") for option in (match.group(2) or "").split(",") if option.strip())
-        options = {key.strip(): float(value) for key, value in pairs}
-    except ValueError:
-        raise ValueError(f"cannot read the options of {spec!r}; write them as in 'studentt(df=5)'") from None
     cls = FAMILIES[match.group(1)]
-    allowed = [key for key in inspect.signature(cls._parameters).parameters if key not in ("mean", "variance")]
-    if unknown := [key for key in options if key not in allowed]:
-        raise ValueError(f"{cls.name} has no option {unknown[0]!r}; its options: {', '.join(allowed) or 'none'}")
+    defaults = {key: option.default for key, option in inspect.signature(cls._parameters).parameters.items()}
+    allowed = [key for key in defaults if key not in ("mean", "variance")]
+    options: dict[str, Any] = {}
+    for option in filter(str.strip, (match.group(2) or "").split(",")):
+        key, _, value = map(str.strip, option.partition("="))
+        if value and key not in allowed:
+            raise ValueError(f"{cls.name} has no option {key!r}; its options: {', '.join(allowed) or 'none'}")
+        try:
+            options[key] = value.strip("'\"") if isinstance(defaults.get(key), str) else float(value)
+        except ValueError:
+            raise ValueError(f"cannot read the options of {spec!r}; write them as in 'studentt(df=5)'") from None
+    cls.check_options(**options)
     return cls, options

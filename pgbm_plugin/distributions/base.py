@@ -49,6 +49,10 @@ class Distribution(ABC):
     """True if the family is made from residuals of validation rows, in addition to the moments."""
     needs_positive_mean: ClassVar[bool] = False
     """True if the family has no member with a mean of 0 or less."""
+    has_mass: ClassVar[bool] = False
+    """True if single outcomes have a probability, so that densities of other families cannot be compared with it."""
+    variants: ClassVar[tuple[str, ...]] = ()
+    """Names with options that `tune` tries by default, beside the plain name."""
     is_lognormal: ClassVar[bool] = False
     """True if the logarithm is normal, so that the variance under a log link is exact."""
 
@@ -92,6 +96,18 @@ class Distribution(ABC):
         for key, value in cls._parameters(mean[regular], variance[regular], **options).items():
             params[key][regular] = value
         return cls(point=np.where(degenerate, mean, np.nan), **params)
+
+    @classmethod  # noqa: B027, most families have no options
+    def check_options(cls, *args: Any, **options: Any) -> None:
+        """Refuse values that an option cannot have, before anything is computed."""
+
+    @classmethod
+    def complexity(cls, *args: Any, **options: Any) -> float:
+        """Return the order in which `tune` prefers families that score equally well: 0 is the simplest.
+
+        It is about how many numbers describe the shape, beside mean and variance.
+        """
+        return 1.0
 
     # The formulas of a family. Their arguments are open here, because each family has its own parameters.
 

@@ -27,6 +27,11 @@ class Conformal(Empirical):
 
     name = "conformal"
     tunable = False
+    variants = ()
+
+    @staticmethod
+    def _parameters(mean: Array, variance: Array) -> dict[str, Array]:  # bins are those of `tune`, and no options
+        return Empirical._parameters(mean, variance)
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
         # both ends in one call, which warns once
@@ -34,12 +39,11 @@ class Conformal(Empirical):
         ends = self.ppf([tail, 1.0 - tail])
         return ends[:, 0], ends[:, 1]
 
-    def _ppf(self, q: Array, loc: Array, scale: Array) -> Array:
-        m, up_to, lower = len(self.residuals), self._weight_up_to, q < 0.5
-        total = float(up_to[-1])
+    def _residual_quantiles(self, q: Array, residuals: Array, up_to: Array) -> Array:
+        m, total = len(residuals), float(up_to[-1])
         exact = (total + 1.0) * q  # if it is a whole number, rounding must not change the rank
         from_below = np.searchsorted(up_to, exact - 1.0 + 1e-9, side="right")
-        rank = np.where(lower, from_below, np.searchsorted(up_to, exact - 1e-9))
+        rank = np.where(q < 0.5, from_below, np.searchsorted(up_to, exact - 1e-9))
         if np.any((rank < 1) | (rank > m)):
             rows = f"{m} calibration rows" + (f" of total weight {total:.6g}" if self.weights is not None else "")
             message = f"{rows} are too few for some of these levels, whose quantiles are infinite: "
@@ -51,9 +55,11 @@ class Conformal(Empirical):
             else:
                 message += "scale the weights of conformalize to a mean of 1"
             warn(message)
-        residual = np.concatenate([[-np.inf], self.residuals, [np.inf]])[rank]
-        end = self._outcome(residual, loc, scale)
+        return np.concatenate([[-np.inf], residuals, [np.inf]])[rank]
+
+    def _ppf(self, q: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
+        end = super()._ppf(q, loc, scale, bin)
         # an outcome with this very residual lies at the end, but for rounding: it must not be left out
-        slack = _EPS * (2.0 * np.abs(scale * residual) + np.abs(end))
-        outwards = np.maximum(end + np.where(lower, -slack, slack), self.lower)
-        return np.where(end > self.lower, outwards, end)
+        slack = _EPS * (2.0 * np.abs(end - loc) + np.abs(end))
+        outwards = np.clip(end + np.where(q < 0.5, -slack, slack), self.lower, self.upper)
+        return np.where((end > self.lower) & (end < self.upper), outwards, end)

@@ -15,6 +15,7 @@ class Discrete(Distribution):
     """Distributions on 0, 1, 2, ..."""
 
     needs_positive_mean = True
+    has_mass = True
     _log_point_mass = 0.0
 
     def pmf(self, x: ArrayLike) -> Array:

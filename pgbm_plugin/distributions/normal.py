@@ -19,6 +19,10 @@ class Normal(Symmetric):
     name = "normal"
     _scipy_name = "norm"
 
+    @classmethod
+    def complexity(cls) -> float:
+        return 0.0
+
     @staticmethod
     def _parameters(mean: Array, variance: Array) -> dict[str, Array]:
         return {"loc": mean, "scale": np.sqrt(variance)}

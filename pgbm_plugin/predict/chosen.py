@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import AnyArray, Array
 from ..checks import check_rho
 from .log_scale import LogScale
 from .power_map import Calibration
+from .support import Support
 
 if TYPE_CHECKING:
     from ..distributions import Distribution
@@ -51,7 +52,15 @@ class Chosen:
     scale : LogScale or None
         A boosted scale that replaces the recursion's variance.
     around : str
-        The family that `conformalize` found, and replaced by "conformal".
+        The family that `tune` chose, or the later one that `conformalize` found and replaced by "conformal".
+    residual_bin : (m,) uint8 array or None
+        Bin of each residual, if the family `around` has residuals in bins; None for one bin.
+    bin_edges : (B - 1,) float array or None
+        Upper ends of all bins but the last, in the unit of the predicted mean or spread.
+    bounds : Support or None
+        Bounds that the user named, for every family.
+    support : Support or None
+        Bounds or lattice of the labels that `tune` found, for the family that it chose.
     cross_fitted : ConformalScores or None
         What the residuals of `tune` with out-of-fold predictions are scores of: each is in the unit of a scale that had
         not seen its row. None after any other `tune`; files do not keep it.
@@ -68,6 +77,10 @@ class Chosen:
     scale: LogScale | None = None
     residual_weight: Array | None = None
     around: str = "normal"
+    residual_bin: AnyArray | None = None
+    bin_edges: Array | None = None
+    bounds: Support | None = None
+    support: Support | None = None
     cross_fitted: ConformalScores | None = None
     by_user: bool = False
 
@@ -78,8 +91,8 @@ class Chosen:
         _ = self._family
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the family's class, which is found again by its name."""
-        return {name: value for name, value in vars(self).items() if name != "_family"}
+        """Leave out what is cached: the family's class, which is found again by its name, and sorted residuals."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def _family(self) -> tuple[type[Distribution], dict[str, Any]]:
@@ -132,13 +145,74 @@ class Chosen:
                 raise ValueError("rho or calibration changed after conformalize: call model.conformalize again")
         if self.residuals is None:
             raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
-        return rho, cls, {"residuals": self.residuals, "weights": self.residual_weight, "lower": support}
+        limits = self.limits(name)
+        bounds = {} if limits is None else {"lower": max(limits.lower, support), "upper": limits.upper}
+        bins = self._bins(cls, options)
+        samples = {**(self._in_bins if bins else self._in_one_bin), "lower": support, **bounds}
+        return rho, cls, samples | bins
+
+    def limits(self, name: str | None) -> Support | None:
+        """Return what outcomes are possible: what `tune` found, or the named bounds for a family that is named."""
+        return self.support if name is None and self.support is not None else self.bounds
+
+    @property
+    def binned(self) -> dict[str, Any]:
+        """Return the options of the family that the bins of residuals are for."""
+        from ..distributions import family
+
+        return family(self.around)[1]
+
+    def rescaled_edges(self, ratio: float) -> Array | None:
+        """Return the edges of bins after all variances became `ratio` times larger."""
+        if self.bin_edges is None or self.binned.get("by") != "spread":
+            return self.bin_edges
+        return self.bin_edges * np.sqrt(ratio)
+
+    def _bins(self, cls: type[Distribution], options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of residuals in bins; refuse bins other than those of `tune`."""
+        from ..distributions import Conformal
+
+        if issubclass(cls, Conformal):
+            options = {} if self.residual_bin is None else self.binned
+        if options.get("bins", 1) == 1:
+            return {}
+        if options != self.binned or self.residual_bin is None:
+            raise ValueError(
+                f"the model has no residuals in {options['bins']:g} bins of the predicted {options.get('by', 'mean')}: "
+                f"name such a family as distributions= of model.tune"
+            )
+        return {**options, "edges": self.bin_edges}
+
+    def _in_order(self, bins: AnyArray | None) -> dict[str, Any]:
+        """Return the residuals in order within their bins, with their weights, as predictions need them."""
+        assert self.residuals is not None
+        order = np.lexsort((self.residuals,) if bins is None else (self.residuals, bins))
+        weights = None if self.residual_weight is None else self.residual_weight[order]
+        places = {} if bins is None else {"residual_bin": bins[order]}
+        return {"residuals": self.residuals[order], "weights": weights, **places}
+
+    @cached_property
+    def _in_one_bin(self) -> dict[str, Any]:
+        return self._in_order(None)
+
+    @cached_property
+    def _in_bins(self) -> dict[str, Any]:
+        return self._in_order(self.residual_bin)
 
     def __str__(self) -> str:
-        text = f"{self.distribution}, {'tuned,' if self.tuned else 'untuned'}"
+        text = f"{_in_words(*self._family)}, {'tuned,' if self.tuned else 'untuned'}"
         if self.distribution == "conformal" and self.conformal is not None:
             text = f"conformal on {self.conformal.rows} rows around {self.around},"
-        return text.rstrip(",") if self.scale is None else f"{text} boosted variance"
+        text = text.rstrip(",") if self.scale is None else f"{text} boosted variance"
+        limits = self.limits(None)
+        return text if limits is None else f"{text}, outcomes {limits}"
+
+
+def _in_words(cls: type[Distribution], options: dict[str, Any]) -> str:
+    """Return a family's name and its options in words."""
+    if options.get("bins", 1) > 1:
+        return f"{cls.name} in {options['bins']:g} bins of the predicted {options.get('by', 'mean')}"
+    return cls.name + (f"({', '.join(f'{key}={value:g}' for key, value in options.items())})" if options else "")
 
 
 def hash_labels(y: Array) -> bytes:

@@ -81,7 +81,8 @@ def predict_distributions(
     predicted = predict_margins(state, rows, init_score, rho, chosen.scale, n_jobs, dtype)
     if precision is not None:
         predicted = replace(predicted, precision=precision)
-    return predicted.prediction, predicted.distribution(family, chosen.calibration, **options)
+    distributions, limits = predicted.distribution(family, chosen.calibration, **options), chosen.limits(distribution)
+    return predicted.prediction, distributions if limits is None else limits.limit(distributions)
 
 
 def _read_precision(values: Any, n: int) -> Array | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Array
 from ..calibration.held_out import are_wrapped_rows, check_centred
-from ..distributions import Discrete, Distribution, Normal
+from ..distributions import Distribution, Normal
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
 from ..predict.chosen import hash_labels
@@ -162,7 +162,7 @@ def _nll(dist: Distribution, baseline: Distribution, y: Array) -> tuple[Score | 
     except NotImplementedError:
         return None, 0
     impossible = int(np.sum(np.isposinf(values)))
-    if isinstance(dist, Discrete):  # probabilities of counts cannot be compared with densities
+    if dist.has_mass:  # probabilities cannot be compared with densities
         return Score(Mean.of(values)), impossible
     with np.errstate(invalid="ignore"):
         return _compared(values, baseline.nll(y)), impossible
@@ -176,8 +176,8 @@ def _intervals(
         warnings.simplefilter("ignore")  # the page shows which ends of conformal intervals are infinite
         ends = [dist.interval(level) for level in COVERAGES]
     expected = np.array(COVERAGES)
-    if isinstance(dist, Discrete):
-        predicted = [np.mean(dist.cdf(high) - dist.cdf(low - 1.0)) for low, high in ends]
+    if dist.has_mass:
+        predicted = [np.mean(dist.cdf(high) - dist.cdf(np.nextafter(low, -np.inf))) for low, high in ends]
         expected = np.minimum(predicted, 1.0 - 1e-12)  # `central_coverage` takes levels below 1
     shares = central_coverage(transforms, np.union1d(LEVELS, expected))
     at = np.searchsorted(shares.expected, expected)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..calibration.tune_result import TuneResult
-from ..distributions import Discrete, Poisson
+from ..distributions import Discrete, Poisson, Snapped
 from ..plot.growth import Growth
 from .findings import Findings, Mean
 
@@ -100,12 +100,16 @@ def on_intervals(f: Findings) -> str:
 
 
 def on_whole_numbers(f: Findings) -> str:
-    """Say why intervals of counts hold more than their level; "" for other outcomes."""
-    if not isinstance(f.dist, Discrete):
+    """Say why intervals of counts, or on few values, hold more than their level; "" for other outcomes."""
+    if isinstance(f.dist, Snapped):
+        outcomes, ends = f"on {len(f.dist.values)} values", "these"
+    elif isinstance(f.dist, Discrete):
+        outcomes, ends = "counts", "whole numbers"
+    else:
         return ""
     return (
-        "Outcomes are counts. Their intervals start and end at whole numbers, and so hold more than they promise: the "
-        "column “should hold” says how much. The plots correct for this: they place each count at random within the "
+        f"Outcomes are {outcomes}. Their intervals start and end at {ends}, and so hold more than they promise: the "
+        "column “should hold” says how much. The plots correct for this: they place each outcome at random within the "
         "probability that the model gave to it."
     )
 

@@ -157,6 +157,9 @@ ARRAYS = {
     "training_scale.step": StoredArray("F64", "leaves", rule="finite", optional=True),
     "settings.residuals": StoredArray("F64", "residuals", rule="finite", optional=True),
     "settings.residual_weight": StoredArray("F64", "residuals", rule="positive and below 1e60", optional=True),
+    "settings.residual_bin": StoredArray("U8", "residuals", optional=True),
+    "settings.bin_edges": StoredArray("F64", "edges of bins", rule="finite", optional=True),
+    "support.values": StoredArray("F64", "values of labels", rule="finite", optional=True),
 }
 
 # Stored in place of the trees, if the trees are kept in a booster's own model.
@@ -183,6 +186,7 @@ TREE_SCALARS: dict[str, dict[str, Kind]] = {
     },
 }
 
+_BOUNDS: dict[str, Kind] = {"lower": _number, "upper": _number}
 _SCALE: dict[str, Kind] = {"start": _real, "power": _share, "floor": _positive}
 
 SCALARS: dict[str, dict[str, Kind]] = {
@@ -209,17 +213,22 @@ SCALARS: dict[str, dict[str, Kind]] = {
     },
     "calibration": {"b": _real, "c": _real, "floor": _real},
     "conformal": {"rho": _real, "b": _real, "c": _real, "floor": _real},
+    "bounds": _BOUNDS,
+    "support": _BOUNDS,
     "scale": _SCALE,
     "training_scale": {**_SCALE, "power": _choice(0.0)},  # made of residuals alone
     "model": {"mean": _choice("booster", "pgbm"), "variance": _choice("pgbm", "boosted", "auto"), "default_rho": _real},
 }
 
 # Sections that may be null.
-_OPTIONAL_SECTIONS = ("objective", "conformal", "scale", "training_scale")
+_OPTIONAL_SECTIONS = ("objective", "conformal", "bounds", "support", "scale", "training_scale")
+# Sections that older files do not have; they are written only if they are not null.
+NEW_SECTIONS = ("bounds", "support")
 
 
 def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:
     """Return section -> attribute -> value; refuse values of a wrong kind, missing ones and unknown ones."""
+    header = {name: None for name in NEW_SECTIONS if name in table} | dict(header)
     if header.keys() != table.keys():
         raise ValueError(f"its sections are not the sections of a model: {', '.join(header)}"[:200])
     parts: dict[str, Any] = {}

@@ -20,13 +20,14 @@ from ..predict.chosen import Chosen, ConformalScores
 from ..predict.log_scale import LogScale
 from ..predict.power_map import Calibration
 from ..predict.state import ModelState
+from ..predict.support import Support
 from ..trees.forest import NODE, Features, Forest, tree_digests
 from ..trees.objectives import SIGNED_SQRT, SQUARED, Objective, custom, forgotten
 from ..trees.training_spec import TrainingSpec
 from ..version import __version__
 from ..writing import check_place, write_atomically
 from .container import pack, unpack
-from .layout import ARRAYS, DIGESTS, SCALARS, TREE_ARRAYS, TREE_SCALARS, check_arrays, check_scalars
+from .layout import ARRAYS, DIGESTS, NEW_SECTIONS, SCALARS, TREE_ARRAYS, TREE_SCALARS, check_arrays, check_scalars
 from .version_1 import complete_version_1, with_floor_of_version_1
 
 # Larger standard deviations or variances could overflow in the formulas of a distribution.
@@ -70,6 +71,8 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
         "certificate": state.certificate,
         "settings": chosen,
         "calibration": chosen.calibration,
+        "bounds": chosen.bounds,
+        "support": chosen.support,
         "scale": chosen.scale,
         "training_scale": state.training_scale,
         "model": state,
@@ -84,7 +87,7 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
         if array is not None:
             arrays[name] = array
     for part, kinds in (TREE_SCALARS | SCALARS if trees else SCALARS).items():
-        if part in owners:
+        if part in owners and not (part in NEW_SECTIONS and owners[part] is None):
             owner = owners[part]
             header[part] = owner and {field: _writable(getattr(owner, field)) for field in kinds}
     header["objective"], scores = _objective_entries(state.spec.objective), chosen.conformal
@@ -227,8 +230,33 @@ def _chosen(parts: Mapping[str, Any]) -> Chosen:
         if residuals is None:
             raise ValueError("it has conformal scores without residuals")
         conformal = ConformalScores(len(residuals), conformal.pop("rho"), Calibration(**conformal))
-    calibration, scale = Calibration(**parts["calibration"]), _scale(parts["scale"])
-    return Chosen(**parts["settings"], calibration=calibration, conformal=conformal, scale=scale)
+    _check_bins(parts["settings"])
+    return Chosen(
+        **parts["settings"],
+        calibration=Calibration(**parts["calibration"]),
+        conformal=conformal,
+        scale=_scale(parts["scale"]),
+        bounds=parts["bounds"] and Support(**parts["bounds"]),
+        support=parts["support"] and Support(**parts["support"]),
+    )
+
+
+def _check_bins(settings: Mapping[str, Any]) -> None:
+    """Refuse bins of residuals that contradict their edges."""
+    from ..distributions import family
+
+    place, edges = settings["residual_bin"], settings["bin_edges"]
+    if edges is not None:
+        if not 0 < len(edges) < family(settings["around"])[1].get("bins", 1):
+            raise ValueError("it has other bins of residuals than the family that they are for")
+        if np.any(np.diff(edges) <= 0.0):
+            raise ValueError("its bins of residuals have edges that do not rise")
+    if place is None:
+        return
+    if edges is None or settings["residuals"] is None:
+        raise ValueError("it has bins of residuals without their edges, or without residuals")
+    if not np.array_equal(np.unique(place), np.arange(len(edges) + 1)):
+        raise ValueError("its residuals lie in other bins than those of its edges")
 
 
 def _scale(entries: Mapping[str, Any] | None) -> LogScale | None:

@@ -10,7 +10,7 @@ import xgboost as xgb
 
 from pgbm_plugin import wrap
 from pgbm_plugin.calibration.search import DEFAULT_RHO, SEARCH_ROWS
-from pgbm_plugin.distributions import FAMILIES
+from pgbm_plugin.distributions import FAMILIES, Empirical
 from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.scores import crps, nll
 from pgbm_plugin.tables.rows import some_rows
@@ -34,21 +34,21 @@ def counts(n, seed):
 
 def test_result(tunable, tune_rows):
     result = tunable.tune(*tune_rows)
-    fitting = {"normal", "studentt", "logistic", "laplace", "gumbel", "empirical"}
+    fitting = {"normal", "studentt", "logistic", "laplace", "gumbel", "empirical", *Empirical.variants}
     assert (result.metric, result.rows) == ("crps", 500)
     assert set(result.distributions) == fitting
-    assert set(result.failed) == {"lognormal", "gamma", "weibull", "poisson", "negativebinomial"}
-    assert fitting | set(result.failed) == set(FAMILIES) - {"conformal"}
+    assert set(result.failed) == {"lognormal", "gamma", "weibull", "poisson", "negativebinomial", "tweedie"}
+    assert fitting | set(result.failed) == {*FAMILIES, *Empirical.variants} - {"conformal"}
     assert np.array_equal(result.rho, DEFAULT_RHO)
     assert len(result.rho) == 40
-    assert result.scores.shape == (6, 40)
+    assert result.scores.shape == (10, 40)
     assert len(result.calibrations) == 40
     assert result.best.score <= result.scores.min() < result.before.score
     assert (result.before.distribution, result.before.rho) == ("normal", np.log10(1200) / 100)
     assert result.residuals.shape == (500,)
     assert (tunable.rho, tunable.distribution) == (result.best.rho, result.best.distribution)
     assert tunable.calibration == result.best.calibration != Calibration()
-    for word in (result.best.distribution, "variance^"):
+    for word in (str(tunable.chosen), "variance^"):
         assert word in repr(tunable)
 
 
@@ -56,7 +56,7 @@ def test_table_and_words(tunable, tune_rows):
     result = tunable.tune(*tune_rows)
     table = result.to_pandas()
     assert list(table.columns) == ["distribution", "rho", "b", "c", "floor", "crps"]
-    assert len(table) == 6 * 40
+    assert len(table) == 10 * 40
     for line in (table.iloc[0], table.iloc[133]):
         f, r = result.distributions.index(line.distribution), np.flatnonzero(result.rho == line.rho)[0]
         assert line.crps == result.scores[f, r]

@@ -11,10 +11,22 @@ from scipy import stats
 
 from pgbm_plugin.distributions import FAMILIES, Discrete, Distribution, Empirical, Poisson, family, register
 from pgbm_plugin.scores import crps_ensemble
-from tests.distributions.families import DISCRETE, MEAN, PARAMETRIC, POSITIVE, RESIDUALS, SAMPLED, VARIANCE, make
+from tests.distributions.families import (
+    ALL,
+    DISCRETE,
+    MEAN,
+    NO_DENSITY,
+    PARAMETRIC,
+    POSITIVE,
+    RESIDUALS,
+    SAMPLED,
+    TWEEDIE,
+    VARIANCE,
+    make,
+)
 
 
-@pytest.mark.parametrize("name", PARAMETRIC + SAMPLED)
+@pytest.mark.parametrize("name", ALL)
 def test_point_masses(name):
     """The middle one of three rows has variance 0: numbers everywhere, and no warning."""
     d = make(name, np.array([2.0, 3.0, 4.0]), np.array([4.0, 0.0, 9.0]))
@@ -28,7 +40,7 @@ def test_point_masses(name):
     assert (d.mean()[1], d.var()[1], d.std()[1], d.median()[1]) == (3.0, 0.0, 0.0, 3.0)
     assert [end[1] for end in d.interval(0.9)] == [3.0, 3.0]
     assert np.all((d.pit(x) >= 0.0) & (d.pit(x) <= 1.0))
-    methods = ["cdf", "sf", "crps", "pit"] + (["pdf", "logpdf", "nll"] if name not in SAMPLED else [])
+    methods = ["cdf", "sf", "crps", "pit"] + (["pdf", "logpdf", "nll"] if name not in NO_DENSITY else [])
     for method in methods:
         assert not np.isnan(getattr(d, method)(x)).any()
     if isinstance(d, Discrete):
@@ -53,15 +65,15 @@ def test_negative_binomial_at_or_below_its_limit():
     np.testing.assert_allclose(frozen.var(), extreme, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", POSITIVE + DISCRETE)
+@pytest.mark.parametrize("name", POSITIVE + DISCRETE + TWEEDIE)
 def test_moments_that_do_not_fit(name):
     with pytest.raises(
-        ValueError, match=rf"{name} cannot have the mean and variance of 2 of 4 rows: it needs a mean > 0"
+        ValueError, match=rf"{name.split('(')[0]} cannot have the mean and variance of 2 of 4 rows: it needs a mean > 0"
     ):
         make(name, np.array([1.0, -1.0, 0.0, 2.0]), np.ones(4))
 
 
-@pytest.mark.parametrize("name", PARAMETRIC)
+@pytest.mark.parametrize("name", PARAMETRIC + TWEEDIE)
 @pytest.mark.parametrize("bad", [(np.nan, 1.0), (np.inf, 1.0), (1.0, np.nan), (1.0, np.inf)])
 def test_moments_that_are_not_finite(name, bad):
     if name == "poisson" and bad[0] == 1.0:
@@ -84,6 +96,14 @@ def test_moments_that_are_not_finite(name, bad):
         ("studentt(df=inf)", "df must be"),
         ("studentt(nu=5)", "nu"),
         ("normal(df=5)", "df"),
+        ("tweedie(power=2)", "power must be more than 1 and less than 2"),
+        ("tweedie(power=nan)", "power must be"),
+        ("empirical(by='label', bins=3)", "by must be 'mean' or 'spread'"),
+        ("empirical(bins=2.5)", "bins must be a whole number from 1 to 100"),
+        ("empirical(bins=nan)", "bins must be a whole number"),
+        ("empirical(bins=1e9)", "bins must be a whole number"),
+        ("empirical(by=)", "by must be"),
+        ("conformal(bins=3)", "conformal has no option 'bins'; its options: none"),
     ],
 )
 def test_bad_names_and_options(spec, match):
@@ -93,6 +113,7 @@ def test_bad_names_and_options(spec, match):
 
 def test_options():
     assert family(" studentt( df = 5 ) ")[1] == {"df": 5.0}
+    assert family("empirical(by='spread', bins=3)")[1] == family("empirical( bins = 3, by=spread )")[1]
     assert make("studentt").params["df"].tolist() == [3.0] * 4
     assert make("studentt(df=5)").params["df"].tolist() == [5.0] * 4
 
@@ -167,12 +188,12 @@ def test_empirical_is_its_residuals(lower):
             call(1.0)
 
 
-@pytest.mark.parametrize("name", PARAMETRIC + SAMPLED)
+@pytest.mark.parametrize("name", ALL)
 def test_rows_and_shapes(name):
     d = make(name)
     assert len(d) == 4
     assert name.split("(")[0] in repr(d).lower()
-    values = ["cdf", "sf", "crps", "pit"] + (["pdf", "logpdf", "nll"] if name not in SAMPLED else [])
+    values = ["cdf", "sf", "crps", "pit"] + (["pdf", "logpdf", "nll"] if name not in NO_DENSITY else [])
     for method in values:
         call = getattr(d, method)
         assert call(1.0).shape == call(np.ones(4)).shape == (4,)
@@ -193,7 +214,7 @@ def test_rows_and_shapes(name):
         assert np.array_equal(part.crps(y), np.atleast_1d(d.crps(MEAN + 1.0)[rows]))
 
 
-@pytest.mark.parametrize("name", PARAMETRIC + SAMPLED)
+@pytest.mark.parametrize("name", ALL)
 def test_copies_are_equal_and_immutable(name):
     d = make(name)
     for twin in (d, d[1:], copy.deepcopy(d), pickle.loads(pickle.dumps(d))):  # noqa: S301 - made here

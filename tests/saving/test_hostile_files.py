@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import lightgbm as lgb
@@ -15,6 +16,7 @@ import pytest
 import xgboost as xgb
 
 from pgbm_plugin import load, wrap
+from pgbm_plugin.predict.support import Support
 from pgbm_plugin.saving.container import unpack
 from pgbm_plugin.saving.model_bytes import to_bytes
 from tests.saving.hostile import KINDS, Sealed
@@ -32,7 +34,11 @@ def models(make_data):
     poisson = {"objective": "count:poisson", "max_depth": 3, "nthread": 1}
     log = wrap(xgb.train(poisson, xgb.DMatrix(X, y, enable_categorical=True), 5), X, y, variance="boosted")
     sqrt = wrap(lgb.train({**LGB, "reg_sqrt": True}, lgb.Dataset(X, y), 5), X, y, mean="pgbm")
-    return {"tuned": tuned, "log": log, "sqrt": sqrt}
+    shaped = wrap(lgb.train(LGB, lgb.Dataset(X[:200], y[:200]), 15), X[:200], y[:200])
+    shaped.tune(X[100:], y[100:], distributions="empirical(by='mean', bins=3)", lower=-1e6, rho=0.0)
+    values = np.arange(5.0)
+    shaped.state = replace(shaped.state, chosen=replace(shaped.chosen, support=Support(-1.0, 9.0, values)))
+    return {"tuned": tuned, "log": log, "sqrt": sqrt, "shaped": shaped}
 
 
 def test_thousands_of_files(models, tmp_path):
@@ -148,11 +154,49 @@ BOOSTED_CASES = {
     "source": (set_scalar("model", "variance", "none"), r"model\.variance is 'none'"),
 }
 
+SHAPED_CASES = {
+    "bin outside": (set_array("settings.residual_bin", 0, 9), "other bins than those of its edges"),
+    "empty bin": (set_array("settings.residual_bin", slice(None), 0), "other bins than those of its edges"),
+    "bins of another length": (
+        lambda sealed: sealed.arrays.update({"settings.residual_bin": np.zeros(3, np.uint8)}),
+        r"residual_bin.*number of residuals",
+    ),
+    "bins of another type": (
+        lambda sealed: sealed.arrays.update(
+            {"settings.residual_bin": sealed.arrays["settings.residual_bin"].astype(np.int64)}
+        ),
+        r"residual_bin.*int64, not uint8",
+    ),
+    "no edges": (lambda sealed: sealed.arrays.pop("settings.bin_edges"), "without their edges"),
+    "no residuals": (lambda sealed: sealed.arrays.pop("settings.residuals"), "without residuals"),
+    "edge": (set_array("settings.bin_edges", 0, np.nan), r"settings\.bin_edges.*finite"),
+    "falling edges": (set_array("settings.bin_edges", 0, 1e300), "edges that do not rise"),
+    "fewer bins": (set_scalar("settings", "around", "empirical(bins=2)"), "other bins of residuals than the family"),
+    "no bins": (set_scalar("settings", "around", "normal"), "other bins of residuals than the family"),
+    "by": (set_scalar("settings", "distribution", "empirical(by='label', bins=3)"), "by must be"),
+    "bounds": (set_scalar("bounds", "upper", -1e7), "lower must be less than upper"),
+    "large bound": (set_scalar("bounds", "lower", -1e200), "beyond 1e"),
+    "large value": (set_array("support.values", -1, 1e200), "2 to 200 finite values"),
+    "bound": (set_scalar("bounds", "lower", np.nan), "lower must be less than upper"),
+    "text bound": (set_scalar("bounds", "lower", "low"), r"bounds\.lower is 'low', not a number"),
+    "values": (set_array("support.values", 0, 7.0), "rise strictly"),
+    "value": (set_array("support.values", 0, np.inf), r"support\.values.*finite"),
+    "many values": (
+        lambda sealed: sealed.arrays.update({"support.values": np.arange(201.0)}),
+        "2 to 200 finite values",
+    ),
+    "values alone": (lambda sealed: sealed.model.update(support=None), "its section 'support' is null"),
+    "missing section": (lambda sealed: sealed.model.pop("support"), "its section 'support' is null"),
+    "entry of bounds": (lambda sealed: sealed.model["bounds"].pop("upper"), "section 'bounds'"),
+}
+
 
 @pytest.mark.parametrize(
     ("name", "change", "words"),
-    [("tuned", *case) for case in CASES.values()] + [("log", *case) for case in BOOSTED_CASES.values()],
-    ids=[*CASES, *(f"scale: {case}" for case in BOOSTED_CASES)],
+    [("tuned", *case) for case in CASES.values()]
+    + [("log", *case) for case in BOOSTED_CASES.values()]
+    + [("shaped", *case) for case in SHAPED_CASES.values()],
+    ids=[*CASES, *(f"scale: {case}" for case in BOOSTED_CASES), *(f"shape: {case}" for case in SHAPED_CASES)],
 )
 def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
     sealed = Sealed(to_bytes(models[name]))
@@ -160,6 +204,13 @@ def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
     (tmp_path / "m.pgbm").write_bytes(sealed.packed())
     with pytest.raises(ValueError, match=rf"cannot load .*m\.pgbm': .*({words})"):
         load(tmp_path / "m.pgbm")
+
+
+def test_files_without_shape_are_as_before(models):
+    """What older versions read: sections and arrays of the shape are there only if a model has one."""
+    sealed = Sealed(to_bytes(models["log"]))
+    assert not {"bounds", "support"} & sealed.model.keys()
+    assert not {"settings.residual_bin", "settings.bin_edges", "support.values"} & sealed.arrays.keys()
 
 
 def test_a_later_version(models, tmp_path):

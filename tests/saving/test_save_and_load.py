@@ -83,6 +83,19 @@ def models(make_data):
         yield f"{booster}-weighted", model, parts[2][0]
         model = copy.copy(model).conformalize(*parts[2], sample_weight=np.arange(300.0))
         yield f"{booster}-weighted-conformal", model, parts[1][0]
+        for by in ("mean", "spread"):
+            model = wrap(own, *parts[0])
+            model.tune(*parts[1], distributions=f"empirical(by='{by}', bins=3)", lower=parts[1][1].min())
+            yield f"{booster}-bins-of-{by}", model, parts[2][0]
+        thrice = np.tile(np.arange(300), 3)  # bins of 100 rows
+        model = copy.copy(model).conformalize(X[600:].iloc[thrice], y[600:][thrice], lower=-1e9)
+        assert model.chosen.residual_bin is not None
+        yield f"{booster}-bins-conformal", model, parts[1][0]
+        marks = np.rint(parts[0][1]), np.rint(parts[1][1]).clip(-2.0, 3.0)
+        model = wrap(train(booster, parts[0][0], marks[0], {}), parts[0][0], marks[0])
+        model.tune(parts[1][0], marks[1], rho=0.0)
+        assert model.chosen.support is not None
+        yield f"{booster}-lattice", model, parts[2][0]
         yield f"{booster}-held-out", quiet_wrap(own, *parts[1]), parts[2][0]
         yield f"{booster}-pgbm", wrap(own, *parts[0], mean="pgbm"), parts[2][0]
         numbers = make_data("nan")

@@ -13,6 +13,7 @@ import xgboost as xgb
 
 from pgbm_plugin import UnsupportedModelError, torch_objective, wrap
 from pgbm_plugin import dask as pgbm_dask
+from tests.calibration import shaped
 from tests.same import assert_same_model, assert_same_moments
 from tests.streams.streamed import LGB, XGB, smooth
 
@@ -298,3 +299,15 @@ def test_tuning_on_collections(make_data):
     turned = dd.from_pandas(y[CAL][::-1], npartitions=1, sort=False)
     with pytest.warns(UserWarning, match="the index of y has the rows of X in another order"):
         model.conformalize(dX, turned)
+
+
+@pytest.mark.parametrize("kind", shaped.KINDS)
+def test_shapes_of_rows(kind):
+    """Residuals in bins, bounds and a lattice: partitions predict what one machine does."""
+    model = shaped.model(kind, 600)
+    model.tune(*shaped.rows(kind, 400, 1), rho=[0.0, 0.05], lower=-1e6)
+    X = shaped.rows(kind, 300, 2)[0]
+    lazy, dX = pgbm_dask.DaskModel(model), da.from_array(X, chunks=(110, 3))
+    assert np.array_equal(lazy.predict_quantiles(dX, [0.1, 0.9]).compute(), model.predict_quantiles(X, [0.1, 0.9]))
+    assert np.array_equal(lazy.predict_interval(dX).compute(), model.predict_interval(X))
+    assert np.array_equal(lazy.predict_var(dX).compute(), model.predict_var(X))
