@@ -91,7 +91,8 @@ def test_the_result_says_what_was_held_back(trained):
     enough = model.tune(X, y)
     assert enough.held_back == ""
     assert "few rows" not in repr(enough)
-    assert enough.best.score == min(candidate.score for candidate in enough.candidates)
+    plain = [candidate.score for candidate in enough.candidates if "bins" not in candidate.distribution]
+    assert enough.best.score <= min(plain)  # bins need a gain that is more than chance
 
 
 def test_a_normal_is_kept_unless_rows_speak_against_it(trained):

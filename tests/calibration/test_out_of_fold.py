@@ -88,7 +88,7 @@ def test_intervals_hold_without_any_held_out_row(kind):
     in_sample = wrap(booster, X, y)
     with pytest.warns(UserWarning, match="wrap has seen these rows"):
         in_sample.tune(X, y)
-    assert cover(in_sample) < 0.8
+    assert cover(in_sample) < 0.85
     assert cover(wrap(booster, X, y, cv=5)) == pytest.approx(0.9, abs=0.03)
 
 

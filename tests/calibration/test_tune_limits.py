@@ -99,8 +99,8 @@ def test_leaves_of_one_row(score):
     except ValueError as error:
         assert "varian" in str(error)  # noqa: PT017 - either is fine
         return
-    # an empirical is scored with a row left out, which makes a difference of about 1 in 100
-    assert SCORES[score](y, model.predict_dist(X)) == pytest.approx(result.best.score, rel=0.05)
+    # rows are scored by a scale and by residuals that left them out, and the model has seen all of them
+    assert SCORES[score](y, model.predict_dist(X)) == pytest.approx(result.best.score, rel=0.1)
 
 
 def test_a_model_without_errors(tunable, tune_rows):
