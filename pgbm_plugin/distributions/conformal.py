@@ -30,7 +30,8 @@ class Conformal(Empirical):
     variants = ()
 
     @staticmethod
-    def _parameters(mean: Array, variance: Array) -> dict[str, Array]:  # bins are those of `tune`, and no options
+    def _parameters(mean: Array, variance: Array) -> dict[str, Array]:  # type: ignore[override]
+        # bins are those of `tune`, and no options
         return Empirical._parameters(mean, variance)
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
