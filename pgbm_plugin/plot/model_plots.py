@@ -40,12 +40,13 @@ def tuning(result: TuneResult, ax: Axes | None = None) -> Axes:
     ranked = [candidate.distribution for candidate in result.candidates]
     ranked += [name for name in result.distributions if name not in ranked]
     marker = "" if len(result.rho) > 1 else "o"
+    missing = np.full(len(result.rho), np.nan)  # bins of the spread may need a boosted scale
     for k, name in enumerate(ranked):
         style: dict[str, Any] = {"color": ink, "alpha": 0.3, "linewidth": 0.8, "zorder": 1.5}
         style["label"] = "other families" if k == NAMED else None
         if k < NAMED:
             style = {"color": COLOURS[k], "linestyle": DASHES[k], "label": name}
-        ax.plot(result.rho, scores[name], marker=marker, **style)
+        ax.plot(result.rho, scores.get(name, missing), marker=marker, **style)
     best = result.best
     chosen = f"chosen, rho = {best.rho:.3g}" if result.variance == "pgbm" else "chosen, with a boosted scale"
     ax.plot([best.rho], [best.score], "o", color=COLOURS[0], label=chosen)

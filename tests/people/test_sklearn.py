@@ -26,9 +26,9 @@ from pgbm_plugin.sklearn import PGBMRegressor
 from tests.people.regressors import REGRESSORS
 
 
-# a short search on two folds, because the checks fit hundreds of times
+# a short search on three folds, because the checks fit hundreds of times
 @parametrize_with_checks(
-    [PGBMRegressor(estimator, rho=0.02, distribution="normal", cv=2) for estimator in REGRESSORS.values()]
+    [PGBMRegressor(estimator, rho=0.02, distribution="normal", cv=3) for estimator in REGRESSORS.values()]
 )
 def test_estimator_checks(estimator, check):
     check(estimator)
