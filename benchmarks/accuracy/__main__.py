@@ -1,4 +1,4 @@
-"""Probabilistic accuracy on nine UCI sets, or on everyday ones, all contenders on the same splits.
+"""Probabilistic accuracy on nine UCI sets and eight everyday ones, all contenders on the same splits.
 
 python -m benchmarks.accuracy --data DIR [--sets yacht,boston] [--splits N] [--only constant,tuned] [--jobs 2]
     [--json results.json] [--plot plot.png] [--quick]
@@ -76,7 +76,8 @@ def chosen(text: str | None, names: Sequence[str], what: str) -> list[str]:
 
 def write(results: Results, notes: list[str], path: Path) -> None:
     figures: dict[str, Any] = {"machine": machine(), "when": time.strftime("%Y-%m-%d"), "notes": notes}
-    figures |= {"summary": summary(results), **{metric: by_set(results, metric) for metric in METRICS}}
+    figures["summary"] = {title: summary(part) for title, part in results.collections.items()}
+    figures |= {metric: by_set(results, metric) for metric in METRICS}
     path.write_text(json.dumps(_finite(figures), indent=2, allow_nan=False) + "\n")
     path.with_suffix(".md").write_text(markdown(results))
 
@@ -106,7 +107,7 @@ def all_keys(
 def main() -> None:
     given = options(
         __doc__,
-        data={"type": Path, "help": "folder of the .npz or .parquet files; --quick does without"},
+        data={"type": Path, "help": "the .npz and .parquet files are in it or in its folders; --quick does without"},
         sets={"help": "with commas; all unless given"},
         splits={"type": int, "help": "the first N of each set"},
         only={"help": "contenders, with commas"},

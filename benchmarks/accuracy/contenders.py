@@ -118,7 +118,7 @@ def contenders() -> tuple[dict[str, Contender], list[str]]:
     package: dict[str, Any] = {**shared, "packages": ("lightgbm", "pgbm_plugin")}
     here = {
         "constant": Contender("one sigma for all rows", _constant, **shared),
-        "paper": Contender("PGBM, the paper's rho", _wrapped(None), **package),
+        "paper": Contender("untuned, the paper's rho", _wrapped(None), **package),
     }
     notes = []
     for name, title, variance in (
@@ -186,7 +186,7 @@ def _wrapped(tuning: Mapping[str, Any] | None) -> Callable[[Work], Fitted]:
         if tuning is not None:
             model.tune(split.X_val, split.y_val, **tuning)
         return Fitted(
-            model.predict_dist, model.distribution, partial(model.predict_dist, distribution="normal"), conformalized
+            model.predict_dist, _chosen(model), partial(model.predict_dist, distribution="normal"), conformalized
         )
 
     return fit
@@ -202,7 +202,16 @@ def _on_folds(work: Work) -> Fitted:
     params = {**TREES, **_ONE_THREAD}
     booster = lgb.train(params, lgb.Dataset(X, y, params=params), work.booster.best_iteration)
     model = wrap(booster, X, y, cv=FOLDS, n_jobs=1)
-    return Fitted(model.predict_dist, model.distribution, partial(model.predict_dist, distribution="normal"))
+    return Fitted(model.predict_dist, _chosen(model), partial(model.predict_dist, distribution="normal"))
+
+
+def _chosen(model: ProbabilisticModel) -> str:
+    """The family, and what the labels showed of their bounds."""
+    support = model.chosen.support
+    if support is None:
+        return model.distribution
+    values = f"{support.lower:g} to {support.upper:g}" if support.values is None else f"{len(support.values)} values"
+    return f"{model.distribution}, {values}"
 
 
 def _instance(work: Work) -> Fitted:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from pgbm_plugin.distributions import Discrete
 from pgbm_plugin.scores import coverage
 
 from .contenders import Contender, Fitted, Forecast, Rounds, Work, contenders
@@ -53,8 +52,8 @@ def _predict(fitted: Fitted, X: Array) -> tuple[Forecast, bool]:
 
 
 def _nll(forecast: Forecast, y: Array) -> float | None:
-    """Nats a row; None without a density."""
-    if isinstance(forecast, Discrete):
+    """Nats a row; None without a density: counts, outcomes on a lattice, and those with mass on a bound."""
+    if getattr(forecast, "has_mass", False):
         return None
     try:
         return float(np.mean(forecast.nll(y)))

@@ -1,4 +1,4 @@
-"""A box a contender, a panel a set: CRPS over the median of tuned PGBM, as in the paper's figure of its results."""
+"""A box a contender, a panel a set: CRPS over the baseline's median, as in the paper's figure of its results."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def plot(results: Results, path: Path) -> None:
         panel.set_yticks(range(1, len(names) + 1), [results.titles[contender] for contender in names])
         panel.axvline(1.0, color="grey", linewidth=0.8, linestyle=":")
         panel.set_title(name)
-    figure.supxlabel("CRPS over the median of tuned PGBM; lower is better")
+    figure.supxlabel(f'CRPS over the median of "{results.titles[BASELINE]}"; lower is better')
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -44,26 +44,34 @@ class Split:
 
 
 def sets_in(folder: Path) -> tuple[str, ...]:
-    """The sets whose files are in a folder."""
-    files = [*(f"{name}.npz" for name in SETS), *(f"{name}.parquet" for name in EVERYDAY)]
-    return tuple(Path(file).stem for file in files if (folder / file).exists())
+    """The sets whose files are in a folder, or in folders in it."""
+    present = {path.name for path in folder.rglob("*")}
+    return tuple(name for name in (*SETS, *EVERYDAY) if _file(name) in present)
+
+
+def _file(name: str) -> str:
+    return f"{name}.parquet" if name in EVERYDAY else f"{name}.npz"
+
+
+def _path(folder: Path, name: str) -> Path:
+    return next(folder.rglob(_file(name)), folder / _file(name))
 
 
 def n_splits(folder: Path | None, name: str) -> int:
     """How many splits a set has."""
     if folder is None or name in EVERYDAY:
         return _SPLITS
-    with np.load(folder / f"{name}.npz") as data:
+    with np.load(_path(folder, name)) as data:
         return int(data["n_splits"])
 
 
 def load(folder: Path | None, name: str, number: int) -> Split:
     """A split of a set in `folder`, or of made-up rows; its number is the seed that takes the validation rows out."""
     if folder is None or name in EVERYDAY:
-        X, y = _made_up(*MADE_UP[name]) if folder is None else _everyday(folder / f"{name}.parquet")
+        X, y = _made_up(*MADE_UP[name]) if folder is None else _everyday(_path(folder, name))
         test = np.random.default_rng(1000 + number).permutation(len(y))[: len(y) // 10]
     else:
-        with np.load(folder / f"{name}.npz") as data:
+        with np.load(_path(folder, name)) as data:
             X, y, test = data["X"], data["y"], data[f"test_{number}"]
     rest = np.random.default_rng(number).permutation(np.setdiff1d(np.arange(len(y)), test))
     held_out, train = np.split(rest, [int(_VALIDATION * len(rest))])

@@ -13,7 +13,8 @@ from .sets import EVERYDAY, MADE_UP, SETS
 
 Array = NDArray[np.float64]
 
-BASELINE = "tuned"
+BASELINE = "auto"
+_COLLECTIONS = {"UCI sets": SETS, "Everyday sets": EVERYDAY, "Made-up rows": tuple(MADE_UP)}
 METRICS = {
     "crps": "CRPS",
     "nll": "NLL, where all splits have a density",
@@ -51,6 +52,17 @@ class Results:
     def sets(self) -> list[str]:
         present = {name for name, _ in self.values}
         return [name for name in (*SETS, *EVERYDAY, *MADE_UP) if name in present]
+
+    @property
+    def collections(self) -> dict[str, Results]:
+        """What is known of each collection of sets, by its title; of several, all sets come first."""
+        parts = {title: self._of_sets(names) for title, names in _COLLECTIONS.items()}
+        parts = {title: part for title, part in parts.items() if part.values}
+        return {"All sets": self, **parts} if len(parts) > 1 else parts
+
+    def _of_sets(self, names: Sequence[str]) -> Results:
+        records = [record for (s, _), by in self.values.items() if s in names for record in by.values()]
+        return Results.of(self.titles, records)
 
     def column(self, set_name: str, contender: str, metric: str) -> dict[int, float]:
         """split -> value, of the splits that have one."""
@@ -100,7 +112,8 @@ def summary(results: Results) -> list[dict[str, Any]]:
         line |= {"better": sum(ratio < 1.0 for ratio in of_all[name].values())}
         line |= {"best": sum(ratio == least[s] for s, ratio in of_all[name].items())}
         for metric, label in (("coverage", "coverage"), ("conformal_coverage", "conformal coverage")):
-            line[label] = _mean([_mean(results.column(s, name, metric).values()) for s in results.sets])
+            of_sets = [_mean(results.column(s, name, metric).values()) for s in results.sets]
+            line |= {label: _mean(of_sets), f"lowest {label}": _lowest(of_sets)}
         refused = [sum(results.column(s, name, "refused").values()) for s in results.sets]
         lines.append(line | {"refused splits": int(sum(refused))})
     return lines
@@ -134,19 +147,26 @@ def seconds(results: Results) -> list[dict[str, Any]]:
 
 
 def markdown(results: Results) -> str:
-    """All tables."""
+    """All tables: a line per contender over each collection of sets, then set by set."""
     parts = []
-    lines = summary(results)
-    if lines:
-        base = results.titles[BASELINE]
-        shown = [{key: _shown(key, value) for key, value in line.items()} for line in lines]
-        parts += [f"### CRPS over that of {base}: geometric mean over sets", _table(shown)]
-    for metric, title in METRICS.items():
+    for title, part in results.collections.items():
+        lines = [{key: _shown(key, value) for key, value in line.items()} for line in summary(part)]
+        if lines:
+            base = results.titles[BASELINE]
+            parts += [f"### {title}: CRPS over that of {base}, geometric mean over sets", _table(lines)]
+    for title, part in results.collections.items():
+        if part is not results:
+            parts += _set_by_set(title, part)
+    return "\n\n".join(parts) + "\n"
+
+
+def _set_by_set(title: str, results: Results) -> list[str]:
+    parts = [f"## {title}"]
+    for metric, name in METRICS.items():
         found = by_set(results, metric)
         if found:
-            parts += [f"### {title}: mean ± sd over splits", _table(_set_lines(results, found, metric))]
-    parts += ["### Processor seconds: shared booster + fit + predict, medians", _table(seconds(results))]
-    return "\n\n".join(parts) + "\n"
+            parts += [f"### {name}: mean ± sd over splits", _table(_set_lines(results, found, metric))]
+    return [*parts, "### Processor seconds: shared booster + fit + predict, medians", _table(seconds(results))]
 
 
 def _set_lines(results: Results, found: Mapping[str, Any], metric: str) -> list[dict[str, str]]:
@@ -172,6 +192,10 @@ def _cell(cell: Mapping[str, float], most: int, bold: bool) -> str:
 def _mean(values: Iterable[float]) -> float:
     known = [value for value in values if not np.isnan(value)]
     return float(np.mean(known)) if known else np.nan
+
+
+def _lowest(values: Iterable[float]) -> float:
+    return min((value for value in values if not np.isnan(value)), default=np.nan)
 
 
 def _shown(key: str, value: Any) -> str:

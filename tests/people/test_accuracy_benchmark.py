@@ -17,12 +17,13 @@ from scipy.special import ndtri
 from benchmarks.accuracy import __main__ as accuracy
 from benchmarks.accuracy import neighbours, records
 from benchmarks.accuracy.contenders import LEVELS, Contender, Fitted, Rounds, Work, contenders
-from benchmarks.accuracy.measures import measure, run
+from benchmarks.accuracy.measures import _nll, measure, run
 from benchmarks.accuracy.quantiles import Quantiles
 from benchmarks.accuracy.sets import load, n_splits, sets_in
 from benchmarks.accuracy.tables import Results, by_set, geometric_mean, markdown, ratios, summary
 from pgbm_plugin import wrap
 from pgbm_plugin.distributions import Normal
+from pgbm_plugin.distributions.snapped import Snapped
 
 QUICK = Rounds(10, 10)
 
@@ -41,6 +42,13 @@ def test_crps_of_quantiles_is_twice_the_quantile_loss():
         expected.append(2.0 * np.mean(np.maximum(level * difference, (level - 1.0) * difference)))
     # the midpoint rule errs where the loss has its kink and its corners, by the square of a step
     np.testing.assert_allclose(forecast.crps(y), expected, rtol=1e-6)
+
+
+def test_probabilities_are_no_densities():
+    normal = Normal.from_moments(np.zeros(2), np.ones(2))
+    y = np.array([0.0, 1.0])
+    assert _nll(normal, y) == pytest.approx(normal.nll(y).mean())
+    assert _nll(Snapped(normal, [0.0, 1.0]), y) is None
 
 
 def test_quantiles_have_their_own_interval_and_mean():
@@ -145,11 +153,11 @@ def test_what_is_known_is_not_computed_again(tmp_path, monkeypatch, capsys):
         return json.loads((tmp_path / "results.json").read_text())["crps"]
 
     monkeypatch.setattr(accuracy, "compute", compute)
-    one = command("--sets", "yacht-sized", "--only", "tuned,constant")
+    one = command("--sets", "yacht-sized", "--only", "auto,constant")
     with (tmp_path / "results.jsonl").open("a") as file:
         file.write('{"set": "yacht-si')  # killed while it wrote
-    two = command("--sets", "yacht-sized", "--only", "constant,tuned,instance")
-    assert computed == [[("yacht-sized", 0, name) for name in names] for names in (["constant", "tuned"], ["instance"])]
+    two = command("--sets", "yacht-sized", "--only", "constant,auto,instance")
+    assert computed == [[("yacht-sized", 0, name) for name in names] for names in (["constant", "auto"], ["instance"])]
     assert two == one | {"instance": two["instance"]}
     assert command("--splits", "0") == two
     assert len(computed) == 2
@@ -157,9 +165,9 @@ def test_what_is_known_is_not_computed_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(records, "source", lambda: "changed")
     assert set(command("--splits", "0")) == {"constant", "instance"}
     assert command("--splits", "0", "--stale") == two
-    command("--sets", "yacht-sized", "--only", "tuned,instance")
-    assert computed[2:] == [[("yacht-sized", 0, "tuned")]]
-    assert "CRPS over that of PGBM, tuned" in capsys.readouterr().out
+    command("--sets", "yacht-sized", "--only", "auto,instance")
+    assert computed[2:] == [[("yacht-sized", 0, "auto")]]
+    assert "CRPS over that of PGBM and boosted scale" in capsys.readouterr().out
 
 
 def test_a_key_holds_what_a_result_depends_on():
@@ -195,15 +203,15 @@ def results(scores):
         for k, value in enumerate(values)
         if value is not None
     ]
-    return Results.of({"tuned": "tuned PGBM", "other": "another", "absent": "nobody"}, lines)
+    return Results.of({"auto": "the default", "other": "another", "absent": "nobody"}, lines)
 
 
 def test_ratios_are_of_the_splits_that_both_have():
     found = results(
         {
-            "yacht": {"tuned": [1.0, 3.0, 100.0], "other": [2.0, 2.0, None]},
-            "power": {"tuned": [2.0, 2.0], "other": [4.5, 3.5]},
-            "boston": {"tuned": [1.0]},
+            "yacht": {"auto": [1.0, 3.0, 100.0], "other": [2.0, 2.0, None]},
+            "power": {"auto": [2.0, 2.0], "other": [4.5, 3.5]},
+            "boston": {"auto": [1.0]},
         }
     )
     assert ratios(found, "other") == {"yacht": 1.0, "power": 2.0}
@@ -213,11 +221,11 @@ def test_ratios_are_of_the_splits_that_both_have():
     yacht, power = ([np.log(a), np.log(b), 0.0, 0.0] for a, b in ((2.0, 2 / 3), (4.5 / 4, 3.5 / 4)))
     assert error == pytest.approx(mean * np.sqrt(np.var(yacht) + np.var(power)) / 2.0, rel=0.1)  # 2,000 draws
     lines = {line["contender"]: line for line in summary(found)}
-    assert list(lines) == ["tuned PGBM", "another"]
+    assert list(lines) == ["the default", "another"]
     assert (lines["another"]["sets"], lines["another"]["better"], lines["another"]["best"]) == (2, 0, 1)  # a tie
-    assert lines["tuned PGBM"]["se"] == 0.0
+    assert lines["the default"]["se"] == 0.0
     assert by_set(found, "crps")["other"]["yacht"] == {"mean": 2.0, "sd": 0.0, "splits": 2}
-    assert {name: list(by) for name, by in by_set(found, "nll").items()} == {"tuned": ["boston"]}
+    assert {name: list(by) for name, by in by_set(found, "nll").items()} == {"auto": ["boston"]}
     assert "**2 ± 0** (2)" in markdown(found)
 
 
@@ -227,10 +235,23 @@ def test_without_the_baseline_there_are_tables_but_no_ratios():
     assert "3 ± 1.4" in markdown(found)
 
 
+def test_collections_have_tables_of_their_own():
+    everyday = {"auto": [1.0, 1.0], "other": [4.0, 4.0]}
+    found = results({"yacht": {"auto": [1.0, 1.0], "other": [1.0, 1.0]}, "bike": everyday})
+    ratio = {title: geometric_mean(part, "other")[0] for title, part in found.collections.items()}
+    assert ratio == {"All sets": 2.0, "UCI sets": 1.0, "Everyday sets": 4.0}
+    found.values["bike", "auto"][0]["coverage"] = 0.3
+    line = summary(found)[0]
+    assert (line["coverage"], line["lowest coverage"]) == (pytest.approx(0.75), pytest.approx(0.6))
+    assert markdown(found).count("### coverage of the central 90 % interval") == 2
+    assert list(results({"bike": everyday}).collections) == ["Everyday sets"]
+
+
 def test_everyday_sets(tmp_path):
     """Every row is in one part, and categories are numbers."""
     frame = pd.DataFrame({"kind": pd.Categorical(["b", None, "a", "b"] * 25), "target": np.arange(100.0)})
-    frame.to_parquet(tmp_path / "abalone.parquet")
+    (tmp_path / "more").mkdir()
+    frame.to_parquet(tmp_path / "more" / "abalone.parquet")
     assert sets_in(tmp_path) == ("abalone",)
     assert n_splits(tmp_path, "abalone") > 1
     split = load(tmp_path, "abalone", 1)
