@@ -19,7 +19,14 @@ from .leaves.weights import LeafWeights
 from .predict.chosen import Chosen
 from .predict.log_scale import LogScale
 from .predict.power_map import Calibration
-from .predict.predictions import check_calibrated, predict_distributions, predict_mean, read_unlabelled, summary
+from .predict.predictions import (
+    check_calibrated,
+    check_variance_known,
+    predict_distributions,
+    predict_mean,
+    read_unlabelled,
+    summary,
+)
 from .predict.state import Mean, ModelState
 from .predict.support import named_bounds
 from .sources import Options, find_source
@@ -218,7 +225,8 @@ class ProbabilisticModel:
         for name, column in (("init_score", init_score), ("sample_weight", sample_weight)):
             if column is not None:
                 raise TypeError(f"{name} belongs to one table: predict batch by batch, predict_dist(X, {name}=)")
-        self.chosen.checked_family(distribution, rho, self.state.support)  # before a batch is read
+        check_variance_known(self.state)  # before a batch is read
+        self.chosen.checked_family(distribution, rho, self.state.support)
         if rho is None:
             check_calibrated(self.chosen, vars(self))
         snapshot = copy.copy(self)  # this model may be tuned
@@ -327,6 +335,7 @@ class ProbabilisticModel:
         dtype: Any = np.float64,
     ) -> tuple[NDArray[Any], Distribution]:
         state = self.state  # once, as another thread may tune meanwhile
+        check_variance_known(state)
         rows = self.read_rows(X, init_score, device)
         if rho is None:  # a rho of this call is the user's choice
             check_calibrated(state.chosen, vars(self))
@@ -529,6 +538,7 @@ class ProbabilisticModel:
         from .predict.explain import explain_variance
 
         state = self.state
+        check_variance_known(state)
         return explain_variance(state, self.read_rows(X, None, "cpu")[0], self.n_jobs)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -86,7 +86,7 @@ def out_of_fold(
 def refit_on_folds(booster: Any, spec: TrainingSpec) -> Train:
     """Return the function that trains a booster again; refuse one that cannot be, before any row is read."""
     rates = spec.alpha[~spec.constant][1:]
-    if len(rates) and np.ptp(rates) > 1e-3 * rates.max():
+    if spec.sequential and len(rates) and np.ptp(rates) > 1e-3 * rates.max():
         raise UnsupportedModelError(
             f"cv= trains again with the parameters of training, but the learning rate changed from tree to tree "
             f"(a schedule), which the model does not store: {_OTHER_WAY}"

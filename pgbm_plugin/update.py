@@ -17,6 +17,11 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
     decay = 1.0 if decay is None else float(decay)
     if not 0.0 <= decay <= 1.0:
         raise ValueError(f"decay must lie in [0, 1], not {decay}: what rows seen before still count for")
+    if not source.may_be_table:
+        state.spec.check_sequential(
+            "update from batches, files, Dask or moments",
+            "give the rows as one table, whose residuals rescale the boosted scale, or call tune",
+        )
     further, data = source.further(state.forest, state.spec, options)
     moments = state.moments.faded(decay).merge(further)
     weights = leaf_weights(state.forest, state.spec, moments)

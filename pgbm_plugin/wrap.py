@@ -18,7 +18,7 @@ from .errors import warn
 from .losses.custom_objectives import CustomObjective
 from .model import ProbabilisticModel
 from .out_of_fold import predict_out_of_fold, refit_on_folds
-from .predict.state import ModelState
+from .predict.state import ModelState, check_recursion
 from .saving.container import is_container
 from .saving.embedded import read_embedded
 from .sources import Held, Options, find_source
@@ -90,7 +90,8 @@ def wrap(
         "pgbm" is the paper's recursion, in `tune` as well. "boosted" is a log-variance boosted on the same trees. It is
         fitted to the residuals of at most 262,144 of these rows, corrected as if each row had been left out of
         training, and needs one table. "auto" is the recursion until `tune` has chosen the better of both, or a blend.
-        Default: as "auto", but without a scale from these rows, which costs up to half as much again.
+        Default: as "auto", but without a scale from these rows, which costs up to half as much again. Models trained
+        with dropout (dart) have no recursion: "pgbm" is refused, and all others use a scale from these rows at once.
     cv : int, splitter or iterable, optional
         Calibrate the model on its own training rows. The booster is trained again on every fold, with its own
         parameters and number of trees, and family, spread and shape are chosen by how well they foretell the rows that
@@ -136,6 +137,7 @@ def wrap(
     check_device(device, here=not source.is_remote)
     _check_is_booster(booster)
     forest, spec = read_model(booster)
+    check_recursion(spec, mean, variance)
     if categorical is not None:
         forest = forest.with_features(with_category_columns(forest.features, categorical))
     if isinstance(source, Held) and y is None:
@@ -158,7 +160,7 @@ def wrap(
             warn(f"X has none of the model's column names: they are taken by position, as {forest.booster} does")
         forest = forest.with_features(with_seen_categories(data.rows.features, data.rows))
     state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance or "auto")
-    if variance not in (None, "pgbm") and data is not None and cv is None:
+    if data is not None and cv is None and (variance not in (None, "pgbm") or not spec.sequential):
         state = _with_scale(state, data, n_jobs)
     model = _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
     if train is not None and data is not None:
@@ -215,14 +217,18 @@ def _check_embedded(embedded: ModelState, mean: str, variance: Variance | None) 
 
 
 def _with_scale(state: ModelState, data: LabelledRows, n_jobs: int | None) -> ModelState:
-    """Return the state with a scale boosted from the rows: "boosted" uses it at once, "auto" keeps it for `tune`."""
+    """Return the state with a scale boosted from the rows.
+
+    "boosted" uses it at once. "auto" keeps it for `tune`, unless there is no recursion to predict with until then.
+    """
     scale = training_scale(state, data, n_jobs)
-    if state.variance != "boosted":
+    if state.variance != "boosted" and state.spec.sequential:
         return replace(state, training_scale=scale)
     if scale is None:
+        instead = "the variance is the paper's" if state.spec.sequential else "there is no variance"
         warn(
-            "no scale was boosted, and the variance is the paper's: residuals of these rows are all zero, or not "
-            "finite; let tune boost one from held-out rows",
+            f"no scale was boosted, and {instead}: residuals of these rows are all zero, or not finite; let tune boost "
+            f"one from held-out rows",
         )
     return replace(state, training_scale=scale, chosen=replace(state.chosen, scale=scale))
 

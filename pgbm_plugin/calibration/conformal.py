@@ -11,6 +11,7 @@ from ..arrays import AnyArray
 from ..distributions.empirical import bin_of
 from ..errors import warn
 from ..predict.chosen import Chosen, ConformalScores, hash_labels
+from ..predict.predictions import check_variance_known
 from ..predict.response import Margins
 from ..predict.state import ModelState
 from ..predict.support import Support
@@ -30,6 +31,7 @@ def conformalize(
     bounds: Support | None = None,
 ) -> Chosen:
     """Return the settings with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
+    check_variance_known(state)
     held_out = read_held_out(state, "conformalize", raw, "y_cal", 2, device, n_jobs, out_of_fold=out_of_fold)
     chosen, calibration = state.chosen, state.floored_calibration()
     scores, seen = ConformalScores(len(held_out.y), chosen.rho, calibration), hash_labels(held_out.y) == chosen.tuned_on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..checks import Variance, check_variance
 from ..predict.chosen import Chosen, ConformalScores, hash_labels
-from ..predict.state import ModelState
+from ..predict.state import ModelState, check_recursion
 from ..predict.support import Support
 from ..tables.labelled import RawRows
 from .blend import blended
@@ -41,6 +42,7 @@ def tune(
     check_score(score)
     names, grid = families(distributions, state.spec.objective), rho_grid(rho)
     source = _default_variance(state, calibrate) if variance is None else check_variance(variance)
+    check_recursion(state.spec, "booster", source)
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
     held_out = read_held_out(
@@ -73,6 +75,8 @@ def tune(
         validation = validation.with_variance(np.ones(len(held_out.y)))
     options: dict[str, Any] = {"names": names, "calibrate": calibrate, "progress": progress}
     result, scale = search(validation, state.default_rho, grid=grid, **options), None
+    if no_spread:
+        result = replace(result, before=result.constant)
     if source != "pgbm":
         scale, result = blended(
             validation,
@@ -103,4 +107,4 @@ def tune(
 
 def _default_variance(state: ModelState, calibrate: bool) -> Variance:
     """Return the source of the variance if the user names none: what `wrap` was told, without a map the recursion."""
-    return "pgbm" if state.variance == "auto" and not calibrate else state.variance
+    return "pgbm" if state.variance == "auto" and state.spec.sequential and not calibrate else state.variance

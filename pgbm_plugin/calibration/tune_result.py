@@ -48,7 +48,7 @@ class TuneResult:
     failed : dict
         Families that do not fit the data, with the reason.
     before : Candidate
-        The paper's default: a normal, rho = log10(n) / 100, no power map.
+        The paper's default: a normal, rho = log10(n) / 100, no power map. `constant` where the recursion has no spread.
     constant : Candidate
         A normal with one spread for all rows, for comparison.
     residuals : (rows,) float array
@@ -130,7 +130,7 @@ class TuneResult:
         for label, row in (
             *((c.distribution, c) for c in self.candidates),
             ("(one spread)", self.constant),
-            ("(paper's default)", self.before),
+            *((("(paper's default)", self.before),) if self.before is not self.constant else ()),
         ):
             lines.append(f"  {label:17} {row.score:11.6g}  {row.rho:8.4f}  {row.calibration}")
         if self.support is not None:

@@ -82,6 +82,7 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "mean": model.mean,
         "variance": model.variance,
         "boosted": chosen.scale is not None,
+        "recursion": model.spec.sequential,
         "rho": model.rho,
         "default_rho": model.default_rho,
         "distribution": model.distribution,
@@ -115,10 +116,11 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     from ..leaves.certificate import Certificate
 
     conformal = facts["conformal"]
+    source = "boosted" if facts["boosted"] else "pgbm" if facts["recursion"] else "none yet"
     return [
         ("rows seen", f"{facts['rows']:.0f}"),
         ("mean", facts["mean"]),
-        ("variance", ("boosted" if facts["boosted"] else "pgbm") + f" (tune chooses: {facts['variance']})"),
+        ("variance", f"{source} (tune chooses: {facts['variance']})"),
         ("rho", f"{facts['rho']:.4g} (default {facts['default_rho']:.4g})"),
         ("distribution", f"{facts['distribution']}, {'tuned' if facts['tuned'] else 'untuned'}"),
         ("calibration", facts["calibration_effect"]),

@@ -69,8 +69,15 @@ def certify(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Certifi
         # before 4.6, LightGBM stores a count of 0 for a tree that is one leaf, which holds all rows
         uncounted = (spec.leaf_count == 0) & spec.constant[forest.tree_of_leaf()]
         spec = replace(spec, leaf_count=np.where(uncounted, moments.count, spec.leaf_count))
+    if not spec.sequential:  # the gradients of training are known for the first trees alone
+        trees = spec.first_iteration()
+        forest = forest.first_trees(trees)
+        spec, moments = spec.first_trees(trees, forest.n_leaves), moments.part(0, forest.n_leaves)
     errors = leaf_errors(forest, spec, moments)
     status, sentence = _diagnose(forest, spec, moments, errors)
+    if not spec.sequential:
+        own = _without_recursion(spec)
+        sentence = own if status == "approximate" else f"{sentence}; {own}"
     return Certificate(status, float(errors.max()), spec.tolerance, sentence)
 
 
@@ -138,6 +145,20 @@ def _proof(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> tuple[St
     if unproven > _UNPROVEN * moments.rows:
         return "approximate", f"{sentence}, so that their labels may not be those of training"
     return "certified", sentence
+
+
+def _without_recursion(spec: TrainingSpec) -> str:
+    """Return the sentence for trees whose gradients are not known: what the mean and the variance are made of."""
+    sentence = (
+        f"{'; '.join(spec.approximate)}: the mean is the sum of the stored leaf values, and the variance can only be "
+        f"boosted from residuals, because the paper's recursion needs the gradients of training"
+    )
+    if not spec.rates_known:
+        sentence += (
+            "; the model does not store its learning rate and regularisation, and its trees do not determine them, so "
+            "that residuals of training rows may be corrected too little or too much: tune with held-out rows"
+        )
+    return sentence
 
 
 def _may_be_subsampled(forest: Forest, spec: TrainingSpec) -> bool:

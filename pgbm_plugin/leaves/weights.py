@@ -24,7 +24,8 @@ class LeafWeights:
     variance : (L,) float array
         Variance V of the weight.
     sd : (L,) float array
-        Standard deviation that a leaf adds to the recursion: alpha * sqrt(V) / forest.divisor.
+        Standard deviation that a leaf adds to the recursion: alpha * sqrt(V) / forest.divisor. 0 for trees that are not
+        sequential, because V is not that of their training.
     """
 
     mu: Array
@@ -59,6 +60,8 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments, *, wh
     stored = -spec.step(forest.leaf_value, tree) / np.where(alpha > 0, alpha, 1.0)
     mu = np.clip(np.where(defined, mu, stored), -spec.max_step, spec.max_step)
     variance = np.where(defined, variance, mean_variance[tree])
+    if not spec.sequential:
+        return LeafWeights(mu, variance, np.zeros(forest.n_leaves))
     if whole and forest.n_leaves == forest.n_trees:
         return LeafWeights(mu, variance, np.where(tree == tree[-1], np.sqrt(variance), 0.0))
     return LeafWeights(mu, variance, alpha * np.sqrt(variance) / forest.divisor)

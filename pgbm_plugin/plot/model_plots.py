@@ -79,6 +79,7 @@ def variance_by_tree(
     """
     low, high = np.sort(check_levels("quantiles", quantiles)).tolist()
     check_matplotlib()
+    model.spec.check_sequential("variance_by_tree", "its boosted scale does not grow with the trees")
     rows, _ = model.read_rows(X, None, "cpu")
     if len(rows) == 0:
         raise ValueError("X has no rows")

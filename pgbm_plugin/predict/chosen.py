@@ -115,8 +115,8 @@ class Chosen:
         rho = check_rho(rho)
         if rho != self.rho and self.scale is not None and not self.scale.power:
             raise ValueError(
-                "rho has no effect on this model, because its variance is a boosted scale without the recursion: call "
-                "tune with variance='pgbm' or 'auto'"
+                "rho has no effect on this model, because its variance is a boosted scale without the recursion. Tune "
+                "with variance='pgbm' or 'auto', if its trees have one (not with dropout)"
             )
         return rho
 

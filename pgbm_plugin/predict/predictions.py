@@ -102,6 +102,15 @@ def check_init_score(state: ModelState, init_score: Any) -> None:
         )
 
 
+def check_variance_known(state: ModelState) -> None:
+    """Refuse distributions of a model that has neither a recursion nor a boosted scale."""
+    if state.chosen.scale is None and not state.spec.sequential:
+        raise ValueError(
+            f"this model has no variance yet: {'; '.join(state.spec.approximate)}, so that it needs a boosted scale. "
+            f"wrap boosts one if its rows are one table; otherwise call model.tune(X_val, y_val)"
+        )
+
+
 def check_calibrated(chosen: Chosen, untold: dict[str, Any]) -> None:
     """Warn if nothing has calibrated the spread, but only while `untold` has the key "untold".
 

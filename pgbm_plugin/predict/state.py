@@ -108,6 +108,16 @@ class ModelState:
         return not self.spec.own_starts and bool(lowest + self.forest.base_margin > 0.0)
 
 
+def check_recursion(spec: TrainingSpec, mean: str, variance: str | None) -> None:
+    """Refuse the paper's mean or variance for trees whose gradients of training cannot be computed again."""
+    if mean == "pgbm":
+        spec.check_sequential("mean='pgbm'", "leave mean= out, for the booster's own predictions")
+    if variance == "pgbm":
+        spec.check_sequential(
+            "variance='pgbm'", "give variance='boosted' or 'auto', whose spread is boosted from residuals"
+        )
+
+
 def default_rho(moments: LeafMoments) -> float:
     """Return the paper's choice for the correlation between trees, log10(rows) / 100."""
     return math.log10(moments.rows) / 100.0

@@ -194,11 +194,13 @@ def on_tuning(result: TuneResult) -> str:
     chosen, any_rho = f"{best.distribution} at rho = {best.rho:.3g}", "Any"
     if result.variance == "boosted":
         chosen, any_rho = f"{best.distribution} around a boosted spread", "Without the boosted spread, any"
+    default = f"that of the untuned default is {number(result.before.score)}, "
+    if result.before is result.constant:  # there is no recursion
+        default = ""
     return (
-        f"Tuning on {result.rows:,} rows chose {chosen}. Its mean {metric} there is {number(best.score)}; that "
-        f"of the untuned default is {number(result.before.score)}, that of one spread for all rows "
-        f"{number(result.constant.score)}. {any_rho} rho from {valley[0]:.3g} to {valley[-1]:.3g} is within 1 % of the "
-        "best."
+        f"Tuning on {result.rows:,} rows chose {chosen}. Its mean {metric} there is {number(best.score)}; {default}"
+        f"that of one spread for all rows is {number(result.constant.score)}. {any_rho} rho from {valley[0]:.3g} to "
+        f"{valley[-1]:.3g} is within 1 % of the best."
     )
 
 

@@ -199,6 +199,7 @@ SCALARS: dict[str, dict[str, Kind]] = {
         "approximate": _tuple_of(_text),
         "tolerance": _real,
         "rates_known": _flag,
+        "sequential": _flag,
         "own_starts": _flag,
     },
     "objective": {"name": _text, "code": _whole, "value": _number, "coupled": _flag},

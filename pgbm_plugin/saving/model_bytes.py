@@ -106,7 +106,7 @@ def _build(
     """Check what a file holds, and build a model from it."""
     if version == 1:
         complete_version_1(header)
-    _complete_by_user(header)
+    _complete_older(header)
     table = (DIGESTS if forest else TREE_ARRAYS) | ARRAYS
     parts = check_scalars(header, SCALARS if forest else TREE_SCALARS | SCALARS)
     check_arrays(arrays, table)
@@ -136,9 +136,14 @@ def _build(
     return state
 
 
-def _complete_by_user(header: dict[str, Any]) -> None:
-    """Add to older files whether the user set rho or the power map: it was so if they are not the defaults."""
-    settings, model, calibration = (header.get(name) for name in ("settings", "model", "calibration"))
+def _complete_older(header: dict[str, Any]) -> None:
+    """Add to older files what was not stored: who set rho or the power map, and that trees are sequential.
+
+    The user set them if they are not the defaults. Trees that are not sequential could not be wrapped.
+    """
+    spec, settings, model, calibration = (header.get(name) for name in ("spec", "settings", "model", "calibration"))
+    if isinstance(spec, dict):
+        spec.setdefault("sequential", True)
     if isinstance(settings, dict) and isinstance(model, dict) and isinstance(calibration, dict):
         same = settings.get("rho") == model.get("default_rho") and calibration.get("b") == calibration.get("c") == 1.0
         settings.setdefault("by_user", not same and settings.get("tuned_on") is None)

@@ -170,6 +170,7 @@ class CRPSScorer:
         """Measure the trees so far, usually one, and compute the margins and variances after them."""
         raw = self.training if self.training.X is not None else replace(self.training, X=booster.train_set)
         forest, spec = read_model(booster)
+        spec.check_sequential("crps_callback", "train without dropout, or stop by another metric")
         data = _read(raw, forest, spec, self.objective)
         spec, moments, certificate, _ = measure_table(
             booster, forest, spec, self.objective, data, self.n_jobs, progress=False

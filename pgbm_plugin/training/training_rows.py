@@ -91,6 +91,7 @@ class TrainingRows:
         n_jobs: int,
     ):
         self.forest, spec = read_model(model)
+        spec.check_sequential("record", "train without dropout, or call wrap(booster, X, y) after training")
         spec, weight = _with_objective(spec, objective, weight)
         assert spec.objective is not None
         self.n_jobs = n_jobs

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import AnyArray, Array
+from ..errors import UnsupportedModelError
 from .objectives import SIGNED_SQRT, Objective
 
 _FLOAT32 = np.dtype(np.float32)
@@ -56,6 +57,11 @@ class TrainingSpec:
         Relative leaf error up to which the booster's rounding explains a difference.
     rates_known : bool
         Whether alpha, lambda_ and l1 are stored or well determined. If not, nothing is certified.
+    sequential : bool
+        Whether each tree was fitted to the sum of the stored trees before it. Not so with dropout, which leaves trees
+        out of that sum and rescales them later: `alpha` is then what a tree counts in the end, the gradients of
+        training are known for the first iteration alone, and the paper's recursion does not apply. `approximate` says
+        why.
     own_starts : bool
         Whether the rows of training started from scores of their own (init_score, base_margin).
     label_dtype : dtype
@@ -81,6 +87,7 @@ class TrainingSpec:
     approximate: tuple[str, ...]
     tolerance: float
     rates_known: bool = True
+    sequential: bool = True
     own_starts: bool = False
     label_dtype: np.dtype[Any] = _FLOAT32
     gradient_dtype: np.dtype[Any] = _FLOAT32
@@ -98,6 +105,13 @@ class TrainingSpec:
             leaf_count=None if self.leaf_count is None else self.leaf_count[:leaves],
             leaf_cover=self.leaf_cover[:leaves],
         )
+
+    def check_sequential(self, what: str, way_out: str) -> None:
+        """Refuse `what`, which needs the gradients of training, where these cannot be computed again."""
+        if not self.sequential:
+            raise UnsupportedModelError(
+                f"{what} needs the gradients of training, but {'; '.join(self.approximate)}: {way_out}"
+            )
 
     def first_iteration(self) -> int:
         """Return the number of trees in the first iteration."""

@@ -108,43 +108,6 @@ def test_binary_files_of_xgboost(tmp_path):
         wrap(tmp_path / "m.model", np.zeros((3, 1)), np.zeros(3))
 
 
-LAYOUTS = {
-    "3.3": lambda booster, weights: booster.update(weight_drop=weights),
-    "3.4": lambda booster, weights: booster["model"].update(weight_drop=weights),
-    "unknown": lambda booster, weights: booster["model"].update(other={"weights": weights}),
-}
-
-
-@pytest.mark.parametrize("put", LAYOUTS.values(), ids=LAYOUTS)
-def test_dart_that_is_called_gbtree(put, data, tmp_path):
-    """Since XGBoost 3.3. The weights of trees are found wherever they are."""
-    X, y = data
-    booster = xgb.train(XGB, xgb.DMatrix(X, y), 3)
-    path = xgboost_file(booster, tmp_path / "m.json")
-    content = json.loads(path.read_text())
-    put(content["learner"]["gradient_booster"], [1.0, 0.5, 0.5])
-    path.write_text(json.dumps(content))
-    with pytest.raises(UnsupportedModelError, match="booster=dart, or gbtree with rate_drop"):
-        wrap(path, X, y)
-    put(content["learner"]["gradient_booster"], [1.0, 1.0, 1.0])  # no tree was dropped
-    path.write_text(json.dumps(content))
-    check(path, booster, X, y)
-
-
-@pytest.mark.filterwarnings("ignore:(?s).*are not used")
-@pytest.mark.parametrize("params", [{"booster": "dart"}, {}])
-def test_dropout(params, data, tmp_path):
-    """Refused with the first tree, before any was dropped; gbtree knows rate_drop since XGBoost 3.4."""
-    X, y = data
-    booster = xgb.train({**XGB, **params, "rate_drop": 0.9, "one_drop": 1}, xgb.DMatrix(X, y), 4)
-    booster.save_model(tmp_path / "m.ubj")
-    plain = xgb.train(XGB, xgb.DMatrix(X, y), 4)
-    if not np.array_equal(booster.predict(xgb.DMatrix(X)), plain.predict(xgb.DMatrix(X))):
-        for model in (booster, tmp_path / "m.ubj", booster[:1]):
-            with pytest.raises(UnsupportedModelError, match="booster=dart, or gbtree with rate_drop"):
-                wrap(model, X, y)
-
-
 @pytest.mark.parametrize("version", ["", "version=v2\n"])
 def test_lightgbm_before_2_2(version, data, tmp_path):
     """It did not write parameters, and a newer LightGBM that loads such a file has none to write."""

@@ -29,12 +29,10 @@ def train(kind, X, y, params=None, rounds=3):
         ("lightgbm", {"objective": "quantile"}, "'quantile'.*regression objective"),
         ("lightgbm", {"objective": "cross_entropy"}, "'cross_entropy'"),
         ("lightgbm", {"objective": "multiclass", "num_class": 2}, "multiclass"),
-        ("lightgbm", {"boosting": "dart"}, "dart.*boosting=gbdt"),
         ("lightgbm", {"linear_tree": True}, "linear_tree.*train without it"),
         ("xgboost", {"objective": "binary:logistic"}, "'binary:logistic'.*regression objective"),
         ("xgboost", {"objective": "reg:quantileerror", "quantile_alpha": 0.5}, "'reg:quantileerror'"),
         ("xgboost", {"objective": "multi:softprob", "num_class": 2}, "several outputs"),
-        ("xgboost", {"booster": "dart", "rate_drop": 0.5, "one_drop": 1}, "dart.*booster=gbtree"),
         ("xgboost", {"booster": "gblinear", "max_depth": None}, "gblinear.*use gbtree"),
     ],
 )

@@ -52,7 +52,7 @@ def test_warnings_are_one_line(cli_folder, tmp_path, capsys):
         ("inspect {d}", "is a directory"),
         ("inspect {t}/cut.pgbm", "cannot load '.*cut.pgbm': it is cut off"),
         ("wrap {t}/custom.txt --data {d}/rows.csv --label y -o {t}/m.pgbm", "custom objective.*wrap it in Python"),
-        ("wrap {t}/dart.txt --data {d}/rows.csv --label y -o {t}/m.pgbm", "boosting=dart"),
+        ("wrap {t}/linear.txt --data {d}/rows.csv --label y -o {t}/m.pgbm", "linear_tree"),
         # columns
         (
             "wrap {d}/model.txt --data {d}/rows.csv --label Y -o {t}/m.pgbm",
@@ -96,7 +96,8 @@ def test_errors(words, match, cli_folder, tmp_path, capsys):
     pd.read_parquet(cli_folder / "new.parquet").assign(l=[[1]] * 200).to_parquet(tmp_path / "list.parquet")
     text = (cli_folder / "model.txt").read_text()
     (tmp_path / "custom.txt").write_text(text.replace("objective=regression\n", ""))
-    (tmp_path / "dart.txt").write_text(text.replace("[boosting: gbdt]", "[boosting: dart]"))
+    linear = re.sub("^tree_sizes=.*\n", "", text, flags=re.M).replace("is_linear=0", "is_linear=1")
+    (tmp_path / "linear.txt").write_text(linear)
     before = {
         path: path.read_bytes() for folder in (cli_folder, tmp_path) for path in folder.iterdir() if path.is_file()
     }

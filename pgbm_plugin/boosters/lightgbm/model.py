@@ -86,11 +86,6 @@ class _Parameters:
 
 def _objective(model: ModelText, params: _Parameters) -> Objective | None:
     """Return the objective, None for a custom one; refuse what is not a regression."""
-    if params.word("boosting") == "dart":
-        raise UnsupportedModelError(
-            "boosting=dart: leaves were rescaled by later trees, and which trees were dropped is not in the model; "
-            "train with boosting=gbdt"
-        )
     if int(model.header.get("num_tree_per_iteration", "1")) != 1:
         raise UnsupportedModelError("several trees per iteration (multiclass): train a regression objective")
     words = model.header.get("objective", "custom").split() or ["(none)"]
@@ -175,14 +170,19 @@ def _features(model: ModelText) -> Features:
 
 
 def _training_spec(model: ModelText, params: _Parameters, objective: Objective | None, forest: Forest) -> TrainingSpec:
-    random_forest = model.average
+    random_forest, drops = model.average, _drops_trees(params)
     learning_rate = params.number("learning_rate", 0.1)
     alpha = model.shrinkage.copy()
     # A mean label folded into the first tree sets its shrinkage to 1; with a learning rate of 1 that shows nothing.
     # A first tree that could not be split is a constant: the mean label, even without boost_from_average.
     folded = np.zeros(forest.n_trees, bool)
     constant = model.leaves == 1
-    if objective is not None and (params.flag("boost_from_average", True) or constant[0]):
+    has_mean = objective is not None and (params.flag("boost_from_average", True) or constant[0])
+    if drops:
+        # dropout scales a tree's leaves and its shrinkage alike, and the mean label in the first tree with them: there
+        # the start is 0, and the shrinkage, which the mean label had set to 1, lacks the learning rate
+        alpha[0] *= learning_rate if has_mean else 1.0
+    elif has_mean:
         folded[:] = random_forest
         folded[0] |= alpha[0] == 1.0
         if folded[0]:
@@ -215,7 +215,13 @@ def _training_spec(model: ModelText, params: _Parameters, objective: Objective |
         subsampled=_subsampled(params),
         approximate=_why_approximate(params, objective),
         tolerance=1e-6,
+        sequential=not drops,
     )
+
+
+def _drops_trees(params: _Parameters) -> bool:
+    """Tell whether trees were dropped while others were grown, and rescaled later."""
+    return params.word("boosting") == "dart" and params.number("drop_rate", 0.1) > 0.0
 
 
 def _alpha_error(model: ModelText, learning_rate: float, folded: bool) -> NDArray[np.float64]:
@@ -266,4 +272,9 @@ def _why_approximate(params: _Parameters, objective: Objective | None) -> tuple[
         reasons.append("monotone_constraints bound the leaves")
     if params.flag("use_quantized_grad", False) and not params.flag("quant_train_renew_leaf", False):
         reasons.append("use_quantized_grad rounds the gradients")
+    if _drops_trees(params):
+        reasons.append(
+            "dropout (boosting=dart) rescaled trees after they were grown, and the model does not store which trees "
+            "were dropped when"
+        )
     return tuple(reasons)

@@ -24,7 +24,7 @@ def _live_model(estimator: Any) -> Any:
 def _read_estimator(estimator: Any) -> Reading:
     model = _live_model(estimator)
     missing = float("nan") if estimator.missing is None else estimator.missing
-    return read_live(model, use_best_iteration=True, missing=missing)
+    return read_live(model, as_estimator=True, missing=missing)
 
 
 def _read_file(raw: bytes) -> Reading:

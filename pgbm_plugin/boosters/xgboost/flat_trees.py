@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UnsupportedModelError
+from .dropout import tree_weights
 
 # What is read of every tree, one number per node.
 _FIELDS: dict[str, type] = {
@@ -42,6 +43,8 @@ class FlatTrees:
         The nodes that can be reached, parents first and tree by tree. XGBoost keeps pruned ones.
     iteration : (T,) int array
         Boosting iteration of each tree.
+    weight : (T,) float32 array
+        What the leaves of each tree are multiplied by in predictions; 1 without dropout.
     categories : dict
         Node -> the categories in its set.
     """
@@ -53,6 +56,7 @@ class FlatTrees:
     right: NDArray[np.int64]
     order: NDArray[np.int64]
     iteration: NDArray[np.int64]
+    weight: NDArray[np.float32]
     categories: dict[int, NDArray[np.int64]]
 
     @property
@@ -105,11 +109,12 @@ def flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> FlatTrees:
     """Flatten the trees of a model document, up to its best iteration if so asked."""
     model = learner["gradient_booster"]["model"]
     trees = model["trees"]
+    weight = tree_weights(learner, len(trees))
     indptr = iteration_starts(learner)
     best = best_iteration(learner) if use_best_iteration else None
     if best is not None:
         indptr = indptr[: best + 2]
-        trees = trees[: indptr[-1]]
+        trees, weight = trees[: indptr[-1]], weight[: indptr[-1]]
     if not trees:
         raise UnsupportedModelError("the XGBoost model has no trees; train it first")
     if indptr[0] != 0 or indptr[-1] != len(trees) or np.any(np.diff(indptr) < 0):
@@ -131,7 +136,7 @@ def flatten(learner: Mapping[str, Any], use_best_iteration: bool) -> FlatTrees:
         raise ValueError("a node has one child")
     iteration = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     order = _reachable(left, right, start[:-1], tree)
-    flat = FlatTrees(fields, tree, start, left, right, order, iteration, _category_lists(trees, start))
+    flat = FlatTrees(fields, tree, start, left, right, order, iteration, weight, _category_lists(trees, start))
     for key in ("default_left", "split_type"):
         values = fields[key][flat.inner]
         if np.any((values != 0) & (values != 1)):

@@ -16,16 +16,13 @@ from ...trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
 from ...trees.objectives import IDENTITY, Objective
 from ...trees.training_spec import TrainingSpec, without_constants
 from ..booster import Reading
-from . import ubjson
+from . import dropout, ubjson
 from .flat_trees import FlatTrees, flatten
 from .objectives import OBJECTIVES
 from .rates import Rates, rates_from_trees
 
 # 128 MB of category sets
 _MAX_CATEGORY_BITS = 1 << 30
-
-# Lists in a model that may have an element per tree, and that do not weigh trees.
-_WITHOUT_WEIGHTS = {"trees", "tree_info", "iteration_indptr", "cats"}
 
 # XGBoost stores letters beyond ASCII in whole since this version.
 WHOLE_LETTERS = (3, 4)
@@ -44,32 +41,31 @@ def load(raw: bytes) -> Mapping[str, Any]:
     try:
         # '{' begins both; JSON goes on with a key, UBJSON with the marker of a key's length
         document = json.loads(raw) if raw.lstrip()[1:].lstrip()[:1] == b'"' else ubjson.loads(raw)
-        document["learner"]["gradient_booster"]["name"]
+        return {**document, "learner": dropout.in_newest_layout(document["learner"])}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"not an XGBoost model, or a damaged one: {error!r}") from error
-    return document
 
 
 def load_live(model: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the document of a live xgb.Booster, and its configuration."""
+    """Return the document of a live xgb.Booster, and its configuration, both in the newest layout."""
     try:
         raw, config = bytes(model.save_raw("ubj")), json.loads(model.save_config())
     except Exception as error:  # XGBoostError, which we would have to import
         raise ValueError(f"this {type(model).__name__} cannot be read; train it first") from error
-    return load(raw), config
+    return load(raw), {**config, "learner": dropout.in_newest_layout(config["learner"])}
 
 
-def read_live(model: Any, *, use_best_iteration: bool = False, missing: float = np.nan) -> Reading:
+def read_live(model: Any, *, as_estimator: bool = False, missing: float = np.nan) -> Reading:
     """Read a live xgb.Booster."""
     document, config = load_live(model)
-    return read(document, config=config, use_best_iteration=use_best_iteration, missing=missing)
+    return read(document, config=config, as_estimator=as_estimator, missing=missing)
 
 
 def read(
     document: Mapping[str, Any],
     *,
     config: Mapping[str, Any] | None = None,
-    use_best_iteration: bool = False,
+    as_estimator: bool = False,
     missing: float = np.nan,
 ) -> Reading:
     """Read a model.
@@ -81,48 +77,30 @@ def read(
     config : mapping, optional
         A live booster's ``save_config()``. Learning rate and regularisation are nowhere else. After a round trip
         through a file they are not even there, and are solved from the trees.
-    use_best_iteration : bool
-        Cut the trees after the best iteration, as XGBoost's scikit-learn estimators do.
+    as_estimator : bool
+        Predict as XGBoost's scikit-learn estimators do: with the trees up to the best iteration, in place.
     missing : float
         The estimator's `missing` value.
     """
     learner = document["learner"]
     try:
-        _refuse_dropout(learner, config)
         objective = _objective(learner)
-        flat = flatten(learner, use_best_iteration)
+        drops = dropout.drops_trees(learner, config)
+        flat = flatten(learner, as_estimator)
         version = tuple(int(number) for number in document.get("version", ()))
         features = _features(learner, missing, whole_letters=version >= WHOLE_LETTERS)
-        forest = _forest(learner, flat, features, objective)
-        return forest, _training_spec(config, flat, forest, objective)
+        base_margin = _base_margin(learner, objective)
+        value, weight = flat.fields["split_conditions"][flat.leaves], flat.weight[flat.tree[flat.leaves]]
+        if drops:
+            value = dropout.weighed(
+                value, weight, base_margin, in_place=as_estimator and version < dropout.WEIGHS_LEAVES
+            )
+        forest = _forest(flat, features, objective, value, base_margin)
+        return forest, _training_spec(config, flat, forest, objective, drops)
     except UnsupportedModelError:
         raise
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"damaged XGBoost model: {error}") from error
-
-
-def _refuse_dropout(learner: Mapping[str, Any], config: Mapping[str, Any] | None) -> None:
-    """Refuse trees that were dropped and rescaled, wherever and under whatever name a version of XGBoost stores it."""
-    booster = learner["gradient_booster"]
-    weighed = _weighs_trees(booster, len(booster.get("model", {}).get("trees", ())))
-    dropout = config["learner"]["gradient_booster"].get("dart_train_param", {}) if config else {}
-    if weighed or booster["name"] == "dart" or any(float(dropout.get(name, 0)) for name in ("rate_drop", "one_drop")):
-        raise UnsupportedModelError(
-            "booster=dart, or gbtree with rate_drop: leaves were rescaled by later trees, and which trees were dropped "
-            "is not in the model; train with booster=gbtree, without dropout"
-        )
-
-
-def _weighs_trees(part: Mapping[str, Any], trees: int) -> bool:
-    """Tell whether a part of a model has a number for each tree that is not 1: then leaves are not what trees store."""
-    for name, value in part.items():
-        if name in _WITHOUT_WEIGHTS:
-            continue
-        if isinstance(value, Mapping) and _weighs_trees(value, trees):
-            return True
-        if isinstance(value, (list, np.ndarray)) and len(value) == trees and any(weight != 1.0 for weight in value):
-            return True
-    return False
 
 
 def _objective(learner: Mapping[str, Any]) -> Objective:
@@ -150,7 +128,9 @@ def _objective(learner: Mapping[str, Any]) -> Objective:
     return replace(objective, value=value)
 
 
-def _forest(learner: Mapping[str, Any], flat: FlatTrees, features: Features, objective: Objective) -> Forest:
+def _forest(
+    flat: FlatTrees, features: Features, objective: Objective, leaf_value: NDArray[np.float32], base_margin: float
+) -> Forest:
     leaves, inner = flat.leaves, flat.inner
     code = np.empty(len(flat.left), np.int32)  # a node's number as a child
     code[inner] = np.arange(len(inner))
@@ -181,9 +161,9 @@ def _forest(learner: Mapping[str, Any], flat: FlatTrees, features: Features, obj
         category_start=np.cumsum([0, *map(len, sets)]).astype(np.int64),
         category_bits=np.concatenate([np.zeros(0, np.uint32), *sets]),
         leaf_start=np.searchsorted(flat.tree[leaves], np.arange(len(flat.start))),
-        leaf_value=flat.fields["split_conditions"][leaves],
+        leaf_value=leaf_value,
         leaf_label=(leaves - flat.start[flat.tree[leaves]]).astype(np.int32),
-        base_margin=_base_margin(learner, objective),
+        base_margin=base_margin,
         divisor=1,
         link=objective.link,
         features=features,
@@ -246,7 +226,7 @@ def _category_values(entry: Mapping[str, Any], whole_letters: bool) -> tuple[Any
 
 
 def _training_spec(
-    config: Mapping[str, Any] | None, flat: FlatTrees, forest: Forest, objective: Objective
+    config: Mapping[str, Any] | None, flat: FlatTrees, forest: Forest, objective: Objective, drops: bool
 ) -> TrainingSpec:
     booster = config["learner"]["gradient_booster"] if config else {}
     params = booster.get("tree_train_param", {})
@@ -265,7 +245,7 @@ def _training_spec(
     constant = (np.diff(forest.leaf_start) == 1) & (forest.leaf_value[forest.leaf_start[:-1]] == 0)
     return TrainingSpec(
         objective=objective,
-        alpha=without_constants(rates.eta / flat.trees_per_iteration, constant),
+        alpha=without_constants(rates.eta / flat.trees_per_iteration * flat.weight, constant),
         alpha_error=np.full(forest.n_trees, rates.eta_error),
         constant=constant,
         lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, rates.lambda_),
@@ -278,9 +258,10 @@ def _training_spec(
         leaf_count=None,
         leaf_cover=flat.fields["sum_hessian"][flat.leaves].astype(np.float64),
         subsampled=True if float(params.get("subsample", 1.0)) < 1.0 else None,
-        approximate=_why_approximate(booster, params, objective),
+        approximate=_why_approximate(booster, params, objective) + ((dropout.REASON,) if drops else ()),
         tolerance=1e-5,
         rates_known=rates.known or bool(constant.all()),
+        sequential=not drops,
     )
 
 

@@ -11,6 +11,7 @@ from ...errors import UnsupportedModelError
 from ...trees.objectives import Gradients
 from ...trees.training_spec import TrainingSpec
 from ..booster import Train
+from . import dropout
 from .model import states_parameters
 
 # Parameters that the configuration shows and that `xgb.train` does not take, or that XGBoost chose itself.
@@ -32,10 +33,13 @@ def refit(model: Any, spec: TrainingSpec) -> Train:
         raise UnsupportedModelError(_LOST)
     import xgboost as xgb
 
-    learner = json.loads(model.save_config())["learner"]
-    if not states_parameters(learner):
+    stored = json.loads(model.save_config())["learner"]
+    learner = dropout.in_newest_layout(stored)
+    if not states_parameters(learner) or not (spec.sequential or dropout.is_configured(learner)):
         raise UnsupportedModelError(_LOST)
     params = dict(_parameters(learner))
+    if stored["gradient_booster"]["name"] == "dart":  # before 3.3 only this booster drops trees
+        params["booster"] = "dart"
     kinds = ["c" if kind == "c" else "q" for kind in model.feature_types or ()]
 
     def train(
@@ -60,6 +64,8 @@ def _parameters(learner: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     booster = learner["gradient_booster"]
     groups = [learner["generic_param"], learner["learner_train_param"]]
     groups += [booster[name] for name in ("tree_train_param", "gbtree_train_param", "gbtree_model_param")]
+    if dropout.is_configured(learner):
+        groups.append(booster["dart_train_param"])
     groups += [group for group in learner["objective"].values() if isinstance(group, Mapping)]
     for group in groups:
         yield from ((name, value) for name, value in group.items() if name not in _NOT_GIVEN)
