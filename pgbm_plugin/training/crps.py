@@ -171,7 +171,7 @@ class CRPSScorer:
         raw = self.training if self.training.X is not None else replace(self.training, X=booster.train_set)
         forest, spec = read_model(booster)
         data = _read(raw, forest, spec, self.objective)
-        spec, moments, certificate, _ = measure_table(
+        spec, moments, certificate, *_ = measure_table(
             booster, forest, spec, self.objective, data, self.n_jobs, progress=False
         )
         certified = certificate.status == "certified"
