@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from .boosters import completed, held_data, with_names_of_training
+from .boosters import completed, held_data, training_rows, with_names_of_training
 from .leaves.base_score import for_init_score, with_implied_base_score
 from .leaves.gather import leaf_moments
 from .leaves.measured import MeasuredLeaves, judge, measure_table
@@ -108,7 +108,10 @@ class Table(Source):
         raw = with_usable_weights(raw, self.raw.sample_weight, objective)
         forest = with_names_of_training(forest, raw.X)
         data = read_labelled(raw, forest, spec, options.device)
-        return measure_table(booster, forest, spec, objective, data, options.n_jobs, options.progress)
+        kept = training_rows(booster, len(data))
+        trained = data if kept is None else data.take(kept)
+        measured = measure_table(booster, forest, spec, objective, trained, options.n_jobs, options.progress)
+        return measured if kept is None else _of_kept_rows(measured, data)
 
     def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
         raw = completed(self.raw)
@@ -118,6 +121,17 @@ class Table(Source):
         spec = with_diagonal(for_init_score(on_rows(spec, data), data.init_score))
         rows = data.on_margin_scale(spec)
         return Further(leaf_moments(forest, spec, rows, n_jobs=options.n_jobs, progress=options.progress), data)
+
+
+def _of_kept_rows(measured: MeasuredLeaves, data: LabelledRows) -> MeasuredLeaves:
+    """Return the leaves of some of the given rows, for all of them; the certificate says how many they are."""
+    kept = 0 if measured.trained is None else len(measured.trained)
+    certificate = measured.certificate
+    sentence = (
+        f"{certificate.sentence}; training held {len(data) - kept} of the {len(data)} rows back to stop early, so these "
+        f"are the moments of the other {kept}"
+    )
+    return measured._replace(data=data, certificate=replace(certificate, sentence=sentence))
 
 
 @dataclass(frozen=True)

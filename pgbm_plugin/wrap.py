@@ -150,7 +150,7 @@ def wrap(
     if not source.may_be_table:
         _check_needs_no_table(variance, cv)
     train = None if cv is None else refit_on_folds(booster, spec)
-    spec, moments, certificate, data = source.measure(
+    spec, moments, certificate, data, trained = source.measure(
         booster, forest, spec, Options(objective, device, n_jobs, progress)
     )
     if data is None:
@@ -160,8 +160,8 @@ def wrap(
             warn(f"X has none of the model's column names: they are taken by position, as {forest.booster} does")
         forest = forest.with_features(with_seen_categories(data.rows.features, data.rows))
     state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance or "auto")
-    if data is not None and cv is None and (variance not in (None, "pgbm") or not spec.sequential):
-        state = _with_scale(state, data, n_jobs)
+    if trained is not None and cv is None and (variance not in (None, "pgbm") or not spec.sequential):
+        state = _with_scale(state, trained, n_jobs)
     model = _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
     if train is not None and data is not None:
         _calibrate(model, train, data, X, cv, progress)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import UnsupportedModelError
 from ..tables.frames import with_names_of
@@ -15,10 +16,11 @@ from ..tables.labelled import RawRows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .booster import Booster, Reading, Train, class_names
+from .histgradient import HISTGRADIENT
 from .lightgbm import LIGHTGBM
 from .xgboost import XGBOOST
 
-BOOSTERS: list[Booster] = [LIGHTGBM, XGBOOST]
+BOOSTERS: list[Booster] = [LIGHTGBM, XGBOOST, HISTGRADIENT]
 
 # Where fitted estimators keep another estimator, and what must be done to wrap that one.
 _INNER = {
@@ -30,11 +32,11 @@ _INNER = {
 }
 
 # Classes of boosters that many will try.
-_NOT_YET = ("CatBoost", "HistGradientBoosting")
+_NOT_YET = ("CatBoost",)
 
 _NO_DATA = (
-    "wrap(booster) found neither moments nor training data: give the data, wrap(booster, X, y), or train with "
-    "callbacks=[record()] (XGBoost: record(dtrain)). LightGBM can also keep it: lgb.train(..., "
+    "wrap(booster) found neither moments nor training data: give the data, wrap(booster, X, y), or train LightGBM with "
+    "callbacks=[record()] and XGBoost with callbacks=[record(dtrain)]. LightGBM can also keep it: lgb.train(..., "
     "keep_training_booster=True) with lgb.Dataset(..., free_raw_data=False)"
 )
 
@@ -95,7 +97,7 @@ def _cannot_wrap(model: Any) -> str:
     accepted = ", ".join(booster.accepts for booster in BOOSTERS)
     way_out = f"give a {accepted} or the path of a saved model"
     if kind.startswith(_NOT_YET):
-        supported = " and ".join(booster.name for booster in BOOSTERS)
+        supported = ", ".join(booster.name for booster in BOOSTERS)
         return f"cannot wrap a {kind}: its models are not supported yet, only those of {supported} are; {way_out}"
     # some objects, such as lightgbm.CVBooster, claim to have any attribute
     inner = next((f"; {hint}" for name, hint in _INNER.items() if name in getattr(model, "__dict__", ())), "")
@@ -155,6 +157,14 @@ def held_data(model: Any) -> RawRows:
     return rows
 
 
+def training_rows(model: Any, n: int) -> NDArray[np.int64] | None:
+    """Return which of n rows, those given to training, the trees were grown on; None for all, or if it is not known."""
+    booster = booster_of_model(model)
+    if booster is None or booster.training_rows is None:
+        return None
+    return booster.training_rows(live_model(model), n)
+
+
 def refit(model: Any, spec: TrainingSpec) -> Train:
     """Return a function that repeats the training of a live model, an estimator or a model file on other rows."""
     if isinstance(model, (str, os.PathLike)):
@@ -211,7 +221,7 @@ def _read_file(path: Path) -> Reading:
     raw = path.read_bytes()
     booster = booster_of_file(raw[:16])
     if booster is None:
-        formats = " nor ".join(booster.file_format for booster in BOOSTERS)
+        formats = " nor ".join(booster.file_format for booster in BOOSTERS if booster.file_format)
         raise ValueError(
             f"{str(path)!r} is neither {formats}; save the model with its booster's save_model, XGBoost's as .json or "
             f".ubj (its binary format, .model or .bin, only XGBoost before 3.1 reads: load it there and save it anew)"

@@ -40,7 +40,7 @@ class Booster:
     accepts : str
         What users may pass as a live model, for errors: "lightgbm.Booster, LGBMRegressor".
     file_format : str
-        What its model files are called in errors: "a LightGBM text model".
+        What its model files are called in errors: "a LightGBM text model". Empty if it has none.
     objectives : mapping of str to Objective
         The objectives whose models can be wrapped, by the booster's names.
     is_file : callable
@@ -59,10 +59,19 @@ class Booster:
         ``data -> TrainingColumns`` of a data set that an objective is called with.
     held_data : callable or None
         ``model -> data set or None``: the training data that a live model still holds.
+    training_rows : callable or None
+        ``(model, n) -> row numbers or None``: which of n rows, given in the order of training, the trees were grown on,
+        in rising order. For a booster that holds rows back itself, to stop early, and can tell which. None for all
+        rows, or if n is not the number of rows that training was given.
     label_dtype, gradient_dtype : dtype
         Precisions in which the booster holds labels and weights, and gradients and hessians (see `TrainingSpec`).
     renamed : tuple of (str, str)
         What the booster replaces in the names of columns, see `Features.renamed`.
+    numbers_are_values : bool
+        Whether it looks up numbers in categorical columns, see `Features.numbers_are_values`.
+    exp : callable or None
+        The exponential function of its predictions under a log link, on arrays, if it is not that of C: the last bits
+        differ.
     checks_names : bool
         Whether the booster refuses a frame with other column names than the model's. If not, it goes by position.
     init_score : str
@@ -99,9 +108,12 @@ class Booster:
     read_dataset: Callable[[Any], RawRows] | None = None
     training_columns: Callable[[Any], TrainingColumns] | None = None
     held_data: Callable[[Any], Any] | None = None
+    training_rows: Callable[[Any, int], NDArray[np.int64] | None] | None = None
     label_dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009, it is immutable
     gradient_dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
     renamed: tuple[tuple[str, str], ...] = ()
+    numbers_are_values: bool = False
+    exp: Callable[[AnyArray], AnyArray] | None = None
     checks_names: bool = True
     init_score: str = "init_score"
     default_estimator: Callable[[], Any] | None = None

@@ -21,7 +21,8 @@ class MeasuredLeaves(NamedTuple):
     spec: TrainingSpec
     moments: LeafMoments
     certificate: Certificate
-    data: LabelledRows | None = None  # the rows, if they are one table in memory
+    data: LabelledRows | None = None  # the rows that were given, if they are one table in memory
+    trained: LabelledRows | None = None  # those of `data` that the leaves were measured on
 
 
 def measure_table(
@@ -48,7 +49,7 @@ def measure_table(
     if diagonal is not measured.spec:
         rows = data.on_margin_scale(diagonal)
         measured = measured._replace(moments=leaf_moments(forest, diagonal, rows, n_jobs=n_jobs, progress=progress))
-    return measured._replace(data=data)
+    return measured._replace(data=data, trained=data)
 
 
 def _measure(

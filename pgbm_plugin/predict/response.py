@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import AnyArray, Array
+from ..boosters import booster_named
 from ..trees.forest import Forest
 from ..trees.objectives import IDENTITY, LOG
 from .power_map import Calibration
@@ -82,6 +83,9 @@ def to_response(forest: Forest, margin: AnyArray) -> AnyArray:
     """Return the predictions for margins, with the booster's bits."""
     if forest.link == IDENTITY:
         return margin
+    exp = booster_named(forest.booster).exp if forest.link == LOG else None
+    if exp is not None:
+        return exp(margin)
     from ..kernels import cpu
 
     out = margin.copy()

@@ -121,8 +121,9 @@ def _build(
         nodes = np.zeros(len(parts["nodes"]["left"]), NODE)
         for field, array in parts["nodes"].items():
             nodes[field] = array
-        renamed = booster_named(parts["forest"]["booster"]).renamed
-        forest = Forest(**parts["forest"], nodes=nodes, features=Features(**parts["features"], renamed=renamed))
+        booster = booster_named(parts["forest"]["booster"])
+        rules = {"renamed": booster.renamed, "numbers_are_values": booster.numbers_are_values}
+        forest = Forest(**parts["forest"], nodes=nodes, features=Features(**parts["features"], **rules))
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:

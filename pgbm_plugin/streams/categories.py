@@ -104,7 +104,7 @@ def _parsed(column: Any, name: str, expected: str) -> Any:
 
 
 def _kind_of_values(values: Sequence[Any]) -> str | None:
-    kinds = {type(value) for value in values}
+    kinds = {type(value) for value in values if value is not None}
     if kinds <= {str}:
         return _TEXT
     return _TRUTH if kinds == {bool} else _NUMBERS if kinds <= {int, float} else None

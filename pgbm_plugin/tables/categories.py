@@ -50,8 +50,10 @@ class ColumnCodes:
             codes = np.array([self.training.get(value, _UNSEEN) for value in values], np.float64)
             if self.own:
                 codes = np.where((codes == own) | (codes == _UNSEEN), codes, _OTHER_CODE)
+        # scikit-learn makes null a category of its own, if training saw it as None
+        missing = np.nan if self.training is None else self.training.get(None, np.nan)
         index = np.where(np.isnan(index) | (index < 0), len(values), index).astype(np.int64)
-        out: Array = np.append(codes, np.nan)[index]
+        out: Array = np.append(codes, missing)[index]
         if np.any(out < 0.0):
             self._refuse_others(values, index, out)
             out[out == _UNSEEN] = np.nan
@@ -93,7 +95,7 @@ def column_codes(columns: Sequence[int], features: Features, name: Callable[[int
                 f"{len(features.categories)}; give the columns the dtypes that they had in training"
             )
         trained = tuple(columns)
-    lost = [j for j in trained if j not in columns and j not in own]
+    lost = [j for j in trained if j not in columns and j not in own and not features.numbers_are_values]
     if lost:
         raise ValueError(f"column {listed(lost)} was categorical in training but is not in X; give it dtype 'category'")
     extra = [j for j in columns if j not in trained and j not in own]

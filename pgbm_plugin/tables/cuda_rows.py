@@ -27,7 +27,8 @@ def read_rows_for(X: Any, forest: Forest, device: str) -> Rows:
     """
     X = X if type(X) is np.ndarray else in_memory(X)  # fast for single rows
     if is_on_gpu(X):
-        stays = device != "cpu" and table_length(X) != 0
+        coded = forest.features.numbers_are_values and len(forest.features.categories) > 0  # a GPU looks nothing up
+        stays = device != "cpu" and table_length(X) != 0 and not coded
         return _RowsOnGpu(X, forest.features) if stays else read_rows(to_host(X), forest.features)
     rows = read_rows(X, forest.features)
     small = len(rows) * forest.n_trees < _LARGE

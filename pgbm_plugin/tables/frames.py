@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..arrays import AnyArray
 from ..trees.forest import Features
 from .categories import CategoricalRows, column_codes
+from .number_codes import number_codes
 from .rows import check_count
 
 
@@ -30,6 +31,7 @@ class Frame(CategoricalRows):
                 raise ValueError(
                     f"column {self._name(j)!r} has type {self._type(j)}; make it numeric or categorical, as in training"
                 )
+        self.numbers = number_codes((j for j in range(features.count) if j not in categorical), features)
         self.codes = column_codes(categorical, features, self._name)
 
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
@@ -40,7 +42,8 @@ class Frame(CategoricalRows):
             if j in self.codes:
                 out[:, i] = self.codes[j].encode(*self._dictionary(j, lo, hi))
             else:
-                out[:, i] = self._numbers(j, lo, hi)
+                numbers = self._numbers(j, lo, hi)
+                out[:, i] = self.numbers[j].encode(numbers) if j in self.numbers else numbers
         return out
 
     def _categories(self, j: int) -> Sequence[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..arrays import NOT_REAL, AnyArray
 from ..trees.forest import ZERO_BOUND, Features
+from .number_codes import number_codes, with_codes
 
 # Numbers in a converted block: few enough to stay in the outer cache.
 _BLOCK_NUMBERS = 1 << 19
@@ -42,7 +42,7 @@ class Rows(ABC):
     def sample(self, index: NDArray[np.int64]) -> Rows:
         """Return the rows with these numbers, which must be in rising order, as a matrix."""
         parts = [block[index[(index >= lo) & (index < hi)] - lo] for lo, hi, block in self.blocks(0, self.n)]
-        return _Matrix(np.concatenate(parts), replace(self.features, missing=np.nan))
+        return _Matrix(np.concatenate(parts), self.features.converted())
 
     def training_table(self) -> Any:
         """Return the rows as a booster sees them, and can be trained on them: categories are codes."""
@@ -108,7 +108,9 @@ class _Matrix(Rows):
         check_count(X.shape[1], features)
         self.X, self.n = X, X.shape[0]
         readable = "f" if features.dtype.char == "f" else "fd"
-        self.is_view = X.dtype.char in readable and X.dtype.isnative and math.isnan(features.missing)
+        self.codes = number_codes(range(features.count), features)
+        as_is = X.dtype.char in readable and X.dtype.isnative
+        self.is_view = as_is and not self.codes and math.isnan(features.missing)
 
     def blocks(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> Iterator[tuple[int, int, AnyArray]]:
         if self.is_view:  # nothing is converted, so one block is enough
@@ -126,13 +128,14 @@ class _Matrix(Rows):
         if columns is not None:
             block = block[:, columns]
         native = block.dtype in (np.float32, np.float64) and block.dtype.isnative
-        return block if native else block.astype(self.features.integers)
+        block = block if native else block.astype(self.features.integers)
+        return with_codes(block, self.codes, columns) if self.codes else block
 
 
 def matrix_rows(parts: Sequence[Rows]) -> Rows:
     """Return the rows of several tables as one matrix that needs no conversion."""
     blocks = [block for part in parts for _, _, block in part.blocks(0, len(part))]
-    return _Matrix(np.concatenate(blocks), replace(parts[0].features, missing=np.nan))
+    return _Matrix(np.concatenate(blocks), parts[0].features.converted())
 
 
 class SparseRows(Rows):
@@ -143,6 +146,8 @@ class SparseRows(Rows):
         if len(X.shape) != 2:
             raise ValueError(f"X must have two dimensions, it has {len(X.shape)}")
         check_count(X.shape[1], features)
+        if features.numbers_are_values and features.categories:
+            raise TypeError("X is sparse, and the model has categorical columns: give X.toarray()")
         X = X.tocsr()
         if not X.has_canonical_format:
             X = X.copy()

@@ -172,7 +172,7 @@ class CRPSScorer:
         forest, spec = read_model(booster)
         spec.check_sequential("crps_callback", "train without dropout, or stop by another metric")
         data = _read(raw, forest, spec, self.objective)
-        spec, moments, certificate, _ = measure_table(
+        spec, moments, certificate, *_ = measure_table(
             booster, forest, spec, self.objective, data, self.n_jobs, progress=False
         )
         certified = certificate.status == "certified"

@@ -69,6 +69,9 @@ class Features:
         Whether a category that training did not see counts as missing. Otherwise it is an error.
     renamed : tuple of (str, str)
         Pairs (old, new): text in the names of columns that the booster replaces when it stores them.
+    numbers_are_values : bool
+        Whether numbers in a categorical column are categories themselves, to be looked up in `categories`; one that is
+        not among them counts as missing. Otherwise they are codes.
     """
 
     count: int
@@ -82,6 +85,11 @@ class Features:
     code_columns: tuple[int, ...] = ()
     unseen_is_missing: bool = True
     renamed: tuple[tuple[str, str], ...] = ()
+    numbers_are_values: bool = False
+
+    def converted(self) -> Features:
+        """Return the features of rows that need no conversion: missing values are NaN, and categories are codes."""
+        return replace(self, missing=np.nan, numbers_are_values=False)
 
     def stored_names(self, columns: Sequence[str]) -> list[str]:
         """Return the names of columns as the booster stores them."""

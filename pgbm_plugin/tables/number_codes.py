@@ -1,0 +1,66 @@
+"""Codes of categories that a table holds as numbers, for boosters that look the numbers up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import AnyArray, Array
+from ..trees.forest import Features
+
+
+@dataclass(frozen=True)
+class NumberCodes:
+    """Translates the numbers of one categorical column into codes.
+
+    Attributes
+    ----------
+    value : (k,) float array
+        The categories of training, sorted.
+    code : (k,) float array
+        Their codes.
+    """
+
+    value: Array
+    code: Array
+
+    def encode(self, numbers: AnyArray) -> Array:
+        """Return the codes of numbers; NaN for missing ones and for those that training did not see."""
+        at = np.minimum(np.searchsorted(self.value, numbers), len(self.value) - 1)
+        return np.where(self.value[at] == numbers, self.code[at], np.nan)
+
+
+def number_codes(columns: Iterable[int], features: Features) -> dict[int, NumberCodes]:
+    """Return the codes of those of the columns that are categorical in the model and hold numbers in a table."""
+    if not features.numbers_are_values or not features.categories:
+        return {}
+    held = dict(zip(features.category_columns or (), features.categories, strict=True))
+    return {j: _codes_of(j, held[j], features) for j in columns if j in held}
+
+
+def _codes_of(j: int, values: tuple[object, ...], features: Features) -> NumberCodes:
+    if not values or not all(isinstance(value, (int, float)) for value in values):
+        name = f"column {j}" if features.names is None else f"column {features.names[j]!r}"
+        raise ValueError(
+            f"{name} holds numbers, but in training it held {_shown(values)}: give a frame in which it has dtype "
+            f"'category'"
+        )
+    numbers = np.array(values, np.float64)
+    order = np.argsort(numbers)
+    return NumberCodes(numbers[order], order.astype(np.float64))
+
+
+def _shown(values: tuple[object, ...]) -> str:
+    return f"categories such as {values[0]!r:.40}" if values else "no category"
+
+
+def with_codes(block: AnyArray, codes: Mapping[int, NumberCodes], columns: NDArray[np.int64] | None = None) -> AnyArray:
+    """Return a copy of a matrix of these columns, or of all, in which categories are codes."""
+    block = block.astype(np.float64)
+    for i, j in enumerate(range(block.shape[1]) if columns is None else columns.tolist()):
+        if j in codes:
+            block[:, i] = codes[j].encode(block[:, i])
+    return block
