@@ -15,10 +15,11 @@ from ..tables.labelled import RawRows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .booster import Booster, Reading, Train, class_names
+from .catboost import CATBOOST
 from .lightgbm import LIGHTGBM
 from .xgboost import XGBOOST
 
-BOOSTERS: list[Booster] = [LIGHTGBM, XGBOOST]
+BOOSTERS: list[Booster] = [LIGHTGBM, XGBOOST, CATBOOST]
 
 # Where fitted estimators keep another estimator, and what must be done to wrap that one.
 _INNER = {
@@ -30,7 +31,7 @@ _INNER = {
 }
 
 # Classes of boosters that many will try.
-_NOT_YET = ("CatBoost", "HistGradientBoosting")
+_NOT_YET = ("HistGradientBoosting",)
 
 _NO_DATA = (
     "wrap(booster) found neither moments nor training data: give the data, wrap(booster, X, y), or train with "
@@ -53,8 +54,8 @@ def booster_named(name: str) -> Booster:
 
 
 def booster_of_file(head: bytes) -> Booster | None:
-    """Return the booster whose model files begin with `head`; None if there is none."""
-    return next((booster for booster in BOOSTERS if booster.is_file(head)), None)
+    """Return the booster whose model files begin with `head`; None if there is none. The last added is asked first."""
+    return next((booster for booster in reversed(BOOSTERS) if booster.is_file(head)), None)
 
 
 def booster_of_dataset(data: Any) -> Booster | None:
@@ -95,7 +96,8 @@ def _cannot_wrap(model: Any) -> str:
     accepted = ", ".join(booster.accepts for booster in BOOSTERS)
     way_out = f"give a {accepted} or the path of a saved model"
     if kind.startswith(_NOT_YET):
-        supported = " and ".join(booster.name for booster in BOOSTERS)
+        names = [booster.name for booster in BOOSTERS]
+        supported = f"{', '.join(names[:-1])} and {names[-1]}"
         return f"cannot wrap a {kind}: its models are not supported yet, only those of {supported} are; {way_out}"
     # some objects, such as lightgbm.CVBooster, claim to have any attribute
     inner = next((f"; {hint}" for name, hint in _INNER.items() if name in getattr(model, "__dict__", ())), "")

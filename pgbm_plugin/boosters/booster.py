@@ -65,6 +65,8 @@ class Booster:
         What the booster replaces in the names of columns, see `Features.renamed`.
     checks_names : bool
         Whether the booster refuses a frame with other column names than the model's. If not, it goes by position.
+    base_last : bool
+        Whether it adds the base margin after the trees, see `Forest.base_last`.
     init_score : str
         What its estimators call the scores that rows start from in `fit`.
     default_estimator : callable or None
@@ -103,6 +105,7 @@ class Booster:
     gradient_dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
     renamed: tuple[tuple[str, str], ...] = ()
     checks_names: bool = True
+    base_last: bool = False
     init_score: str = "init_score"
     default_estimator: Callable[[], Any] | None = None
     refit: Callable[[Any, TrainingSpec], Train] | None = None

@@ -121,8 +121,9 @@ def _build(
         nodes = np.zeros(len(parts["nodes"]["left"]), NODE)
         for field, array in parts["nodes"].items():
             nodes[field] = array
-        renamed = booster_named(parts["forest"]["booster"]).renamed
-        forest = Forest(**parts["forest"], nodes=nodes, features=Features(**parts["features"], renamed=renamed))
+        booster = booster_named(parts["forest"]["booster"])
+        features = Features(**parts["features"], renamed=booster.renamed)
+        forest = Forest(**parts["forest"], nodes=nodes, features=features, base_last=booster.base_last)
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:

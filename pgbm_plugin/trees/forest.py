@@ -116,6 +116,9 @@ class Forest:
         The booster's own number for the leaf (its ``pred_leaf``).
     base_margin : float
         The margin before the first tree.
+    base_last : bool
+        Whether the booster adds the base margin, or a row's init_score, after the last tree instead of before the
+        first. Only the last bits of predictions depend on it.
     divisor : int
         Number that the summed margin is divided by: a random forest averages its trees.
     link : int
@@ -138,6 +141,7 @@ class Forest:
     link: int
     features: Features
     booster: str
+    base_last: bool = False
 
     def __post_init__(self) -> None:
         _check_features(self.features)
