@@ -63,6 +63,8 @@ class Booster:
         Precisions in which the booster holds labels and weights, and gradients and hessians (see `TrainingSpec`).
     renamed : tuple of (str, str)
         What the booster replaces in the names of columns, see `Features.renamed`.
+    category_hash : callable or None
+        The hash by which its models know categories, see `Features.category_hash`.
     checks_names : bool
         Whether the booster refuses a frame with other column names than the model's. If not, it goes by position.
     base_last : bool
@@ -104,6 +106,7 @@ class Booster:
     label_dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009, it is immutable
     gradient_dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
     renamed: tuple[tuple[str, str], ...] = ()
+    category_hash: Callable[[Any], int] | None = None
     checks_names: bool = True
     base_last: bool = False
     init_score: str = "init_score"

@@ -122,7 +122,7 @@ def _build(
         for field, array in parts["nodes"].items():
             nodes[field] = array
         booster = booster_named(parts["forest"]["booster"])
-        features = Features(**parts["features"], renamed=booster.renamed)
+        features = Features(**parts["features"], renamed=booster.renamed, category_hash=booster.category_hash)
         forest = Forest(**parts["forest"], nodes=nodes, features=features, base_last=booster.base_last)
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)

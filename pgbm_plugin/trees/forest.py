@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -67,6 +67,9 @@ class Features:
         Categorical columns without stored values, for which a frame's own codes are used.
     unseen_is_missing : bool
         Whether a category that training did not see counts as missing. Otherwise it is an error.
+    category_hash : callable or None
+        ``value -> int``, the hash by which the booster knows a category. `categories` are then hashes, and all columns
+        of `category_columns` are categorical, whatever their type. A missing category is an error.
     renamed : tuple of (str, str)
         Pairs (old, new): text in the names of columns that the booster replaces when it stores them.
     """
@@ -81,6 +84,7 @@ class Features:
     category_columns: tuple[int, ...] | None = None
     code_columns: tuple[int, ...] = ()
     unseen_is_missing: bool = True
+    category_hash: Callable[[Any], int] | None = None
     renamed: tuple[tuple[str, str], ...] = ()
 
     def stored_names(self, columns: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..booster import Booster, Reading
+from .category_hash import category_hash
 from .document import is_model_bytes, load, load_live
 from .model import read
 from .objectives import OBJECTIVES
@@ -30,6 +31,7 @@ CATBOOST = Booster(
     read_file=_read_file,
     read_model=_read_model,
     gradient_dtype=np.dtype(np.float64),
+    category_hash=category_hash,
     base_last=True,
     init_score="baseline",
 )

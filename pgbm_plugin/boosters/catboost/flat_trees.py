@@ -143,7 +143,7 @@ def _levels(depth: int) -> tuple[NDArray[np.int64], ...]:
 
 
 def _nested(tree: Mapping[str, Any], numbers: dict[Split, int]) -> _Tree:
-    """Read a tree of nested nodes. CatBoost numbers leaves depth first, but one beside a split before those below it."""
+    """Read a tree of nested nodes. CatBoost numbers leaves depth first, a leaf beside a split before those below it."""
     split: list[int] = []
     children: tuple[list[int], list[int]] = ([], [])
     value: list[Any] = []
@@ -156,8 +156,8 @@ def _nested(tree: Mapping[str, Any], numbers: dict[Split, int]) -> _Tree:
             split.append(_number(node["split"], numbers))
             for child in children:
                 child.append(0)
-            below = [(node["left"], code, 0), (node["right"], code, 1)]
-            waiting += sorted(below[::-1], key=lambda place: "split" not in place[0])  # the last is read first
+            below = [(node["right"], code, 1), (node["left"], code, 0)]  # the last is read first
+            waiting += sorted(below, key=lambda place: "split" not in place[0])
         else:
             code = ~len(value)
             value.append(node["value"])

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Array
+from ...arrays import AnyArray, Array
 from ...errors import UnsupportedModelError
-from ...trees.forest import DEFAULT_LEFT, NODE, Features, Forest
+from ...trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
 from ...trees.objectives import IDENTITY, SQUARED, Objective
 from ...trees.training_spec import TrainingSpec, without_constants
 from ..booster import Reading
+from .category_hash import category_hash
 from .flat_trees import FlatTrees, flatten
 from .objectives import objective_of
 
@@ -52,25 +53,21 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
         raise UnsupportedModelError(
             f"the model's scale is {scale}: set_scale_and_bias changed it after training; set it back to 1"
         )
-    if any(split.border is None for split in flat.splits):
-        raise UnsupportedModelError("categories: give them as numbers")
     columns = _columns(info)
+    splits = _splits(info, flat, columns)
+    chosen = splits[flat.split]
     nodes = np.zeros(len(flat.split), NODE)
-    numeric = info["float_features"]
-    treatment = np.array([_nan_goes_left(feature) for feature in numeric], bool)
-    feature = np.array([split.feature for split in flat.splits], np.int64)
-    border = np.array([split.border for split in flat.splits], np.float64)
-    if len(feature) and not (feature.min() >= 0 and feature.max() < len(numeric)):
-        raise ValueError("a split uses a feature that the model does not list")
-    nodes["feature"] = columns["float_features"][feature][flat.split]
-    nodes["threshold"] = border[flat.split]
-    nodes["flags"] = np.where(treatment[feature], DEFAULT_LEFT, 0)[flat.split]
-    nodes["left"], nodes["right"], nodes["category_set"] = flat.no, flat.yes, -1
+    for name in ("feature", "threshold", "flags", "category_set"):
+        nodes[name] = chosen[name]
+    # a category's rows go left, those above a border go right
+    categorical = chosen["category_set"] >= 0
+    nodes["left"], nodes["right"] = np.where(categorical, (flat.yes, flat.no), (flat.no, flat.yes))
+    categories, start, bits = _categories(flat, len(columns["categorical_features"]))
     return Forest(
         root=flat.root.astype(np.int32),
         nodes=nodes,
-        category_start=np.zeros(1, np.int64),
-        category_bits=np.zeros(0, np.uint32),
+        category_start=start,
+        category_bits=bits,
         leaf_start=flat.leaf_start,
         leaf_value=flat.value,
         leaf_label=(np.arange(len(flat.value)) - np.repeat(flat.leaf_start[:-1], np.diff(flat.leaf_start))).astype(
@@ -80,9 +77,39 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
         base_last=True,
         divisor=1,
         link=IDENTITY if objective is None else objective.link,
-        features=_features(info, columns),
+        features=_features(info, columns, categories),
         booster="CatBoost",
     )
+
+
+def _splits(info: Mapping[str, Any], flat: FlatTrees, columns: Mapping[str, NDArray[np.int64]]) -> AnyArray:
+    """Return the distinct splits as nodes without children; category sets are numbered in their order."""
+    out, sets = np.zeros(len(flat.splits), NODE), 0
+    left = [_nan_goes_left(feature) for feature in info["float_features"]]
+    for node, split in zip(out, flat.splits, strict=True):
+        kind = "float_features" if split.border is not None else "categorical_features"
+        if not 0 <= split.feature < len(columns[kind]):
+            raise ValueError("a split uses a feature that the model does not list")
+        node["feature"], node["category_set"] = columns[kind][split.feature], -1
+        if split.border is not None:
+            node["threshold"], node["flags"] = split.border, DEFAULT_LEFT if left[split.feature] else 0
+        else:
+            node["threshold"], node["flags"], node["category_set"] = -0.5, CATEGORICAL, sets
+            sets += 1
+    return out
+
+
+def _categories(flat: FlatTrees, columns: int) -> tuple[list[tuple[int, ...]], NDArray[np.int64], NDArray[np.uint32]]:
+    """Return the hashes that splits ask for, by column, and a set of one code for each such split."""
+    hashes: list[dict[int, int]] = [{} for _ in range(columns)]
+    words = []
+    for split in flat.splits:
+        if split.border is None:
+            code = hashes[split.feature].setdefault(split.category, len(hashes[split.feature]))
+            words.append(np.zeros(code // 32 + 1, np.uint32))
+            words[-1][-1] = 1 << code % 32
+    start = np.cumsum([0, *map(len, words)]).astype(np.int64)
+    return [tuple(own) for own in hashes], start, np.concatenate([np.zeros(0, np.uint32), *words])
 
 
 def _nan_goes_left(feature: Mapping[str, Any]) -> bool:
@@ -108,7 +135,9 @@ def _columns(info: Mapping[str, Any]) -> dict[str, NDArray[np.int64]]:
     return columns
 
 
-def _features(info: Mapping[str, Any], columns: Mapping[str, NDArray[np.int64]]) -> Features:
+def _features(
+    info: Mapping[str, Any], columns: Mapping[str, NDArray[np.int64]], categories: Sequence[tuple[int, ...]]
+) -> Features:
     names = {
         int(j): feature.get("feature_id", "")
         for kind, own in columns.items()
@@ -127,6 +156,9 @@ def _features(info: Mapping[str, Any], columns: Mapping[str, NDArray[np.int64]])
         integers=single,
         absent=0.0,
         missing=np.nan,
+        categories=tuple(categories),
+        category_columns=tuple(columns["categorical_features"].tolist()),
+        category_hash=category_hash,
     )
 
 
