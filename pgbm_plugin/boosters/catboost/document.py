@@ -58,7 +58,7 @@ def _unpacked(raw: bytes) -> Any:
 def _read_json(raw: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(raw)
-        document["features_info"]["float_features"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        document["features_info"].keys(), document["model_info"].keys()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a CatBoost model, or a damaged one: {error!r:.200}") from error
     return document

@@ -14,6 +14,8 @@ from ...errors import UnsupportedModelError
 # CatBoost's own limit on the depth of symmetric trees; a tree has 2^depth leaves.
 _DEEPEST = 16
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 # What a split of a type that cannot be read would need.
 _REFUSED = {
     "OnlineCtr": (
@@ -172,9 +174,10 @@ def _number(split: Mapping[str, Any], numbers: dict[Split, int]) -> int:
     """Return the number of a split among the distinct ones."""
     kind = split["split_type"]
     if kind == "FloatFeature":
-        read = Split(_whole(split["float_feature_index"]), float(np.float32(split["border"])))
-        if read.border != read.border:
-            raise ValueError("a border is NaN")
+        border = float(split["border"])
+        if not abs(border) <= _LARGEST:
+            raise ValueError(f"a border is {border}")
+        read = Split(_whole(split["float_feature_index"]), float(np.float32(border)))
     elif kind == "OneHotFeature":
         read = Split(_whole(split["cat_feature_index"]), None, _whole(split["value"]))
     elif kind in _REFUSED:

@@ -85,7 +85,7 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
 def _splits(info: Mapping[str, Any], flat: FlatTrees, columns: Mapping[str, NDArray[np.int64]]) -> AnyArray:
     """Return the distinct splits as nodes without children; category sets are numbered in their order."""
     out, sets = np.zeros(len(flat.splits), NODE), 0
-    left = [_nan_goes_left(feature) for feature in info["float_features"]]
+    left = [_nan_goes_left(feature) for feature in info.get("float_features") or ()]
     for node, split in zip(out, flat.splits, strict=True):
         kind = "float_features" if split.border is not None else "categorical_features"
         if not 0 <= split.feature < len(columns[kind]):
@@ -205,7 +205,7 @@ def _after_steps(lambda_: Array, weight: Array, steps: int) -> Array:
     Each step leaves a share lambda / (H + lambda) of a leaf's gradients to the next one.
     """
     left = np.divide(lambda_, weight + lambda_, out=np.zeros(len(weight)), where=weight + lambda_ > 0.0) ** steps
-    return weight * left / (1.0 - left)
+    return np.divide(weight * left, 1.0 - left, out=lambda_.copy(), where=left < 1.0)
 
 
 def _why_approximate(params: Mapping[str, Any], objective: Objective | None) -> tuple[str, ...]:

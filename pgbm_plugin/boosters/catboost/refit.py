@@ -37,7 +37,7 @@ def refit(model: Any, spec: TrainingSpec) -> Train:
     params |= {"iterations": len(spec.alpha), "verbose": False, "allow_writing_files": False}
     # CatBoost chose it by the number of rows, if the user did not
     params["learning_rate"] = stored["boosting_options"]["learning_rate"]
-    names = [feature.get("feature_id", "") for feature in info["float_features"]]
+    names = [feature.get("feature_id", "") for feature in info.get("float_features") or ()]
 
     def train(
         X: Any, y: Array, weight: AnyArray | None, init_score: Array | None, gradients: Gradients | None
