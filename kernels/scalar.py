@@ -9,16 +9,20 @@ import numpy as np
 
 from ..trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
 from ..trees.objectives import (
+    CUT_HUBER,
     FAIR,
     GAMMA,
+    GRADIENT_STEP,
     HUBER,
     LOG,
+    LQ,
     POISSON,
     PSEUDOHUBER,
     ROUND_NEVER,
     ROUND_TWICE,
     SIGNED_SQRT,
     SQUARED,
+    SQUAREDLOG,
     TWEEDIE,
 )
 from .jit import scalar
@@ -57,7 +61,7 @@ def leaf_of(X: Any, i: Any, root: Any, nodes: Any, category_start: Any, category
 
 
 @scalar
-def gradient_hessian(objective: Any, p: Any, s: Any, y: Any) -> Any:
+def derivatives(objective: Any, p: Any, s: Any, y: Any) -> Any:
     """Return both derivatives of a loss at margin ``s`` and label ``y``; ``p`` is the objective's parameter."""
     if objective == SQUARED:
         return s - y, 1.0
@@ -81,10 +85,28 @@ def gradient_hessian(objective: Any, p: Any, s: Any, y: Any) -> Any:
         slope2 = p * p
         root = math.sqrt(1.0 + residual * residual / slope2)
         return residual / root, slope2 / ((slope2 + residual * residual) * root)
-    # SQUAREDLOG
-    s = max(s, _ABOVE_MINUS_ONE)
-    difference = math.log1p(s) - math.log1p(y)
-    return difference / (s + 1.0), max((1.0 - difference) / ((s + 1.0) * (s + 1.0)), 1e-6)
+    if objective == SQUAREDLOG:
+        s = max(s, _ABOVE_MINUS_ONE)
+        difference = math.log1p(s) - math.log1p(y)
+        return difference / (s + 1.0), max((1.0 - difference) / ((s + 1.0) * (s + 1.0)), 1e-6)
+    residual = s - y
+    if objective == CUT_HUBER:  # the second derivative of Huber's loss, which is 0 beyond p
+        return min(max(residual, -p), p), 1.0 if abs(residual) < p else 0.0
+    if objective == LQ:
+        size = abs(residual)
+        return p * math.copysign(size ** (p - 1.0), residual), p * (p - 1.0) * size ** (p - 2.0)
+    # LOGCOSH
+    slope = math.tanh(residual)
+    return slope, 1.0 - slope * slope
+
+
+@scalar
+def gradient_hessian(objective: Any, p: Any, s: Any, y: Any) -> Any:
+    """Return both derivatives of a loss, or the first and 1 if leaves step along the mean gradient."""
+    if objective >= GRADIENT_STEP:
+        g, _ = derivatives(objective - GRADIENT_STEP, p, s, y)
+        return g, 1.0
+    return derivatives(objective, p, s, y)
 
 
 @scalar

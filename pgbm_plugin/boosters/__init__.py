@@ -16,11 +16,12 @@ from ..tables.labelled import RawRows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .booster import Booster, Reading, Train, class_names
+from .catboost import CATBOOST
 from .histgradient import HISTGRADIENT
 from .lightgbm import LIGHTGBM
 from .xgboost import XGBOOST
 
-BOOSTERS: list[Booster] = [LIGHTGBM, XGBOOST, HISTGRADIENT]
+BOOSTERS: list[Booster] = [LIGHTGBM, XGBOOST, CATBOOST, HISTGRADIENT]
 
 # Where fitted estimators keep another estimator, and what must be done to wrap that one.
 _INNER = {
@@ -30,9 +31,6 @@ _INNER = {
     "regressor_": "if its .regressor_ is one, give that, with y as it was transformed for training",
     "steps": "if its [-1] is one, give that, with X as the steps before transform it",
 }
-
-# Classes of boosters that many will try.
-_NOT_YET = ("CatBoost",)
 
 _NO_DATA = (
     "wrap(booster) found neither moments nor training data: give the data, wrap(booster, X, y), or train LightGBM with "
@@ -55,8 +53,8 @@ def booster_named(name: str) -> Booster:
 
 
 def booster_of_file(head: bytes) -> Booster | None:
-    """Return the booster whose model files begin with `head`; None if there is none."""
-    return next((booster for booster in BOOSTERS if booster.is_file(head)), None)
+    """Return the booster whose model files begin with `head`; None if there is none. The last added is asked first."""
+    return next((booster for booster in reversed(BOOSTERS) if booster.is_file(head)), None)
 
 
 def booster_of_dataset(data: Any) -> Booster | None:
@@ -96,9 +94,6 @@ def _cannot_wrap(model: Any) -> str:
     kind = type(model).__name__
     accepted = ", ".join(booster.accepts for booster in BOOSTERS)
     way_out = f"give a {accepted} or the path of a saved model"
-    if kind.startswith(_NOT_YET):
-        supported = ", ".join(booster.name for booster in BOOSTERS)
-        return f"cannot wrap a {kind}: its models are not supported yet, only those of {supported} are; {way_out}"
     # some objects, such as lightgbm.CVBooster, claim to have any attribute
     inner = next((f"; {hint}" for name, hint in _INNER.items() if name in getattr(model, "__dict__", ())), "")
     return f"cannot wrap a {kind}; {way_out}{inner}"

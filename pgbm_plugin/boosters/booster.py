@@ -72,8 +72,12 @@ class Booster:
     exp : callable or None
         The exponential function of its predictions under a log link, on arrays, if it is not that of C: the last bits
         differ.
+    category_hash : callable or None
+        The hash by which its models know categories, see `Features.category_hash`.
     checks_names : bool
         Whether the booster refuses a frame with other column names than the model's. If not, it goes by position.
+    base_last : bool
+        Whether it adds the base margin after the trees, see `Forest.base_last`.
     init_score : str
         What its estimators call the scores that rows start from in `fit`.
     default_estimator : callable or None
@@ -114,7 +118,9 @@ class Booster:
     renamed: tuple[tuple[str, str], ...] = ()
     numbers_are_values: bool = False
     exp: Callable[[AnyArray], AnyArray] | None = None
+    category_hash: Callable[[Any], int] | None = None
     checks_names: bool = True
+    base_last: bool = False
     init_score: str = "init_score"
     default_estimator: Callable[[], Any] | None = None
     refit: Callable[[Any, TrainingSpec], Train] | None = None

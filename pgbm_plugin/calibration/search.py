@@ -132,7 +132,7 @@ def _score(rows: Validation, name: str, variance: Array, calibration: Calibratio
 def families(distributions: Sequence[str] | str | None, objective: Objective | None = None) -> tuple[str, ...]:
     """Return the names of the families to try, checked; all for None, with the power of a Tweedie objective."""
     if distributions is None:
-        power = objective.value if objective is not None and objective.code == TWEEDIE else 0.0
+        power = objective.value if objective is not None and objective.loss == TWEEDIE else 0.0
         own = {"tweedie": f"tweedie(power={power:.6g})"} if 1.0 < power < 2.0 else {}
         return tuple(
             spec for name, cls in FAMILIES.items() if cls.tunable for spec in (own.get(name, name), *cls.variants)

@@ -21,9 +21,7 @@ def margins(
     route = choose_route(forest, rows)
     value = route.ordered(leaf_value)
     run_chunks(lambda lo, hi: route.add_margin(lo, hi, value, margin), len(rows), route.task, route.threads(n_jobs))
-    if forest.divisor > 1:
-        margin /= forest.divisor
-    return margin
+    return _finished(forest, margin, init_score)
 
 
 def margins_and_variances(
@@ -55,9 +53,7 @@ def margins_and_variances(
     margin = _start(forest, rows, leaf_value, init_score)
     variance, log_scale = np.zeros(len(rows), dtype), None if leaf_step is None else np.zeros(len(rows))
     add_margins_and_variances(forest, rows, (leaf_value, leaf_sd, leaf_step), rho, margin, variance, log_scale, n_jobs)
-    if forest.divisor > 1:
-        margin /= forest.divisor
-    return margin, variance, log_scale
+    return _finished(forest, margin, init_score), variance, log_scale
 
 
 def add_margins_and_variances(
@@ -81,8 +77,18 @@ def add_margins_and_variances(
 
 
 def _start(forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Any) -> AnyArray:
-    margin = np.empty(len(rows), leaf_value.dtype)
-    margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided at the end
+    margin = np.zeros(len(rows), leaf_value.dtype)
+    if not forest.base_last:
+        margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided at the end
+    return margin
+
+
+def _finished(forest: Forest, margin: AnyArray, init_score: Any) -> AnyArray:
+    """Return the margins after the last tree: an average of trees, or with a base that the booster adds now."""
+    if forest.divisor > 1:
+        margin /= forest.divisor
+    if forest.base_last:
+        margin += forest.base_margin if init_score is None else init_score
     return margin
 
 

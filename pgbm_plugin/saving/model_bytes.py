@@ -122,8 +122,9 @@ def _build(
         for field, array in parts["nodes"].items():
             nodes[field] = array
         booster = booster_named(parts["forest"]["booster"])
-        rules = {"renamed": booster.renamed, "numbers_are_values": booster.numbers_are_values}
-        forest = Forest(**parts["forest"], nodes=nodes, features=Features(**parts["features"], **rules))
+        rules = {name: getattr(booster, name) for name in ("renamed", "numbers_are_values", "category_hash")}
+        features = Features(**parts["features"], **rules)
+        forest = Forest(**parts["forest"], nodes=nodes, features=features, base_last=booster.base_last)
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:

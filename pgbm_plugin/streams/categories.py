@@ -40,8 +40,8 @@ def with_category_columns(features: Features, names: Sequence[str]) -> Features:
     return replace(features, category_columns=columns)
 
 
-def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, tuple[Any, ...]]:
-    """Return column -> stored values of the categorical columns; `types` are Arrow's, in the model's order."""
+def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, tuple[Any, ...] | None]:
+    """Return column -> stored values of the categorical columns, None for hashes; `types` are in the model's order."""
     import pyarrow as pa
 
     names = list(types)
@@ -52,6 +52,8 @@ def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, 
             f"column {names[code_columns[0]]!r} holds text, but for its categories the model stores only codes: give "
             f"the codes of training"
         )
+    if features.category_hash is not None:
+        return {names[j]: None for j in features.category_columns or () if j < len(names)}
     if not features.categories:
         return {}
     where = features.category_columns
@@ -67,10 +69,13 @@ def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, 
     return {names[j]: values for j, values in zip(where, features.categories, strict=True) if j < len(names)}
 
 
-def encoded(column: Any, name: str, values: Sequence[Any], is_csv: bool) -> Any:
-    """Return a column as an Arrow dictionary whose values have the type of the stored ones."""
+def encoded(column: Any, name: str, values: Sequence[Any] | None, is_csv: bool) -> Any:
+    """Return a column as an Arrow dictionary whose values have the type of the stored ones; of any type without such."""
     import pyarrow as pa
     import pyarrow.compute as pc
+
+    if values is None:
+        return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
     expected, kind = _kind_of_values(values), _kind_of_type(column.type)
     if kind is None:  # all values are missing

@@ -26,7 +26,7 @@ class Files:
     schema: Any  # pyarrow.Schema, the types that columns are read in
     taken: list[str]  # the model's columns, in its order
     besides: list[str]  # further columns
-    categories: dict[str, tuple[Any, ...]]  # categorical columns of the model -> the values that it stores
+    categories: dict[str, tuple[Any, ...] | None]  # categorical columns -> the values that the model stores, if it does
 
     @property
     def rows(self) -> int | None:

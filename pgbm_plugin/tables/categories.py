@@ -34,15 +34,20 @@ class ColumnCodes:
         Whether the booster takes a table's own codes as they are. They must then mean what they meant in training.
     unseen_is_missing : bool
         Whether a category that training did not see counts as missing. Otherwise it is an error.
+    hash : callable or None
+        The hash under which `training` knows a category; None if that is its value.
     """
 
     name: str
     training: Mapping[Any, int] | None
     own: bool
     unseen_is_missing: bool
+    hash: Callable[[Any], int] | None = None
 
     def encode(self, values: Sequence[Any], index: AnyArray) -> Array:
         """Return the (n,) codes of rows whose values are ``values[index]``; NaN for missing ones (index -1 or NaN)."""
+        if self.hash is not None:
+            values = self._hashed(values, index)
         own = np.arange(len(values), dtype=np.float64)
         if self.training is None:
             codes = own
@@ -58,6 +63,18 @@ class ColumnCodes:
             self._refuse_others(values, index, out)
             out[out == _UNSEEN] = np.nan
         return out
+
+    def _hashed(self, values: Sequence[Any], index: AnyArray) -> list[int]:
+        assert self.hash is not None
+        if np.any(np.isnan(index) | (index < 0)):
+            raise ValueError(
+                f"column {self.name!r} misses categories, which the booster refuses: give them a value of their own, "
+                f"as in training"
+            )
+        try:
+            return [self.hash(value) for value in values]
+        except ValueError as error:
+            raise ValueError(f"column {self.name!r}: {error}") from error
 
     def _refuse_others(self, values: Sequence[Any], index: AnyArray, codes: Array) -> None:
         def shown(mark: float) -> str:
@@ -105,7 +122,15 @@ def column_codes(columns: Sequence[int], features: Features, name: Callable[[int
         j: {value: code for code, value in enumerate(values)}
         for j, values in zip(trained, features.categories, strict=True)
     }
-    return {j: ColumnCodes(name(j), stored.get(j), j in own, features.unseen_is_missing) for j in columns}
+    further = features.unseen_is_missing, features.category_hash
+    return {j: ColumnCodes(name(j), stored.get(j), j in own, *further) for j in columns}
+
+
+def distinct(column: Sequence[Any]) -> tuple[list[Any], Array]:
+    """Return the distinct values of a column, and the number of each row's value; -1 for None."""
+    number: dict[tuple[type, Any], int] = {}  # with the type, because True and 1.0 equal 1
+    index = [-1 if value is None else number.setdefault((type(value), value), len(number)) for value in column]
+    return [value for _, value in number], np.array(index, np.float64)
 
 
 class CategoricalRows(Rows):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..arrays import AnyArray
 from ..trees.forest import Features
-from .categories import CategoricalRows, column_codes
+from .categories import CategoricalRows, column_codes, distinct
 from .number_codes import number_codes
 from .rows import check_count
 
@@ -25,7 +25,8 @@ class Frame(CategoricalRows):
         super().__init__(features)
         check_names([str(name) for name in self._names(frame)], features)
         self.frame, self.n = frame, len(frame)
-        categorical = [j for j in range(features.count) if self._is_categorical(j)]
+        hashed = () if features.category_hash is None else features.category_columns or ()
+        categorical = [j for j in range(features.count) if self._is_categorical(j) or j in hashed]
         for j in range(features.count):
             if j not in categorical and not self._is_numeric(j):
                 raise ValueError(
@@ -40,14 +41,20 @@ class Frame(CategoricalRows):
         out = np.empty((hi - lo, len(wanted)), np.float64, order="F")
         for i, j in enumerate(wanted):
             if j in self.codes:
-                out[:, i] = self.codes[j].encode(*self._dictionary(j, lo, hi))
+                out[:, i] = self.codes[j].encode(*self._values(j, lo, hi))
             else:
                 numbers = self._numbers(j, lo, hi)
                 out[:, i] = self.numbers[j].encode(numbers) if j in self.numbers else numbers
         return out
 
     def _categories(self, j: int) -> Sequence[Any]:
-        return self._dictionary(j, 0, self.n)[0]
+        return self._values(j, 0, self.n)[0]
+
+    def _values(self, j: int, lo: int, hi: int) -> tuple[Sequence[Any], AnyArray]:
+        """Return what `_dictionary` does, for a column of any type."""
+        if self._is_categorical(j):
+            return self._dictionary(j, lo, hi)
+        return distinct(self._listed(j, lo, hi))
 
     @staticmethod
     @abstractmethod
@@ -73,6 +80,10 @@ class Frame(CategoricalRows):
     def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         """Return a numeric column."""
 
+    @abstractmethod
+    def _listed(self, j: int, lo: int, hi: int) -> list[Any]:
+        """Return a column as a list."""
+
 
 class PandasRows(Frame):
     @staticmethod
@@ -97,6 +108,10 @@ class PandasRows(Frame):
 
     def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         return self.frame.iloc[lo:hi, j].to_numpy(dtype=np.float64, na_value=np.nan)
+
+    def _listed(self, j: int, lo: int, hi: int) -> list[Any]:
+        column = self.frame.iloc[lo:hi, j]
+        return column.astype(object).where(column.notna(), None).tolist()
 
 
 class PolarsRows(Frame):
@@ -128,6 +143,9 @@ class PolarsRows(Frame):
     def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         # cast to float64 first, so that a null among integers or booleans becomes NaN
         return self.frame.to_series(j).slice(lo, hi - lo).cast(sys.modules["polars"].Float64).to_numpy()
+
+    def _listed(self, j: int, lo: int, hi: int) -> list[Any]:
+        return self.frame.to_series(j).slice(lo, hi - lo).to_list()
 
 
 class ArrowRows(Frame):
@@ -162,6 +180,9 @@ class ArrowRows(Frame):
 
     def _numbers(self, j: int, lo: int, hi: int) -> AnyArray:
         return self.frame.column(j).slice(lo, hi - lo).cast("float64", safe=False).to_numpy()
+
+    def _listed(self, j: int, lo: int, hi: int) -> list[Any]:
+        return self.frame.column(j).slice(lo, hi - lo).to_pylist()
 
 
 def _is_a(package: str, *names: str) -> Any:

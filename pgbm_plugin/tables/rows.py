@@ -80,7 +80,8 @@ def read_rows(X: Any, features: Features) -> Rows:
         return X
     if X is None:
         raise TypeError("X is None; give a table")
-    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub":  # fast for single rows
+    hashed = features.category_hash is not None and bool(features.category_columns)
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and not hashed:  # fast for single rows
         return _Matrix(X, features)
     from .coded_matrix import CodedMatrix, CodedRows
     from .frames import FRAMES
@@ -88,11 +89,23 @@ def read_rows(X: Any, features: Features) -> Rows:
     reader = next((reader for is_kind, reader in FRAMES if is_kind(X)), None)
     if reader is not None:
         return reader(X, features)
+    if hashed:
+        return _category_matrix(X, features)
     if isinstance(X, CodedMatrix):
         return CodedRows(X, features)
     if hasattr(X, "collect_schema"):
         raise TypeError(f"X is a {type(X).__name__}, which has no rows yet: give X.collect()")
     return SparseRows(X, features) if hasattr(X, "tocsr") else _Matrix(_as_matrix(X, features), features)
+
+
+def _category_matrix(X: Any, features: Features) -> Rows:
+    from .category_matrix import CategoryMatrix
+
+    if isinstance(X, np.ndarray):
+        return CategoryMatrix(X, features)
+    if isinstance(X, (list, tuple)):
+        return CategoryMatrix(np.array(X, object), features)
+    raise TypeError(f"the model has categories, which a {type(X).__name__} does not hold: give a frame or a matrix")
 
 
 class _Matrix(Rows):

@@ -201,7 +201,7 @@ class CRPSScorer:
 
 
 # One class serves all boosters, because their callbacks have methods of different names.
-_FORMS = tuple(booster.scoring for booster in BOOSTERS if booster.scoring is not None)
+_FORMS = tuple(booster.scoring for booster in reversed(BOOSTERS) if booster.scoring is not None)
 CRPSCallback: Any = type("CRPSCallback", (*_FORMS, CRPSScorer), {"__doc__": "A callback that `crps_callback` returns."})
 
 

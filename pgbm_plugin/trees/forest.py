@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -67,6 +67,9 @@ class Features:
         Categorical columns without stored values, for which a frame's own codes are used.
     unseen_is_missing : bool
         Whether a category that training did not see counts as missing. Otherwise it is an error.
+    category_hash : callable or None
+        ``value -> int``, the hash by which the booster knows a category. `categories` are then hashes, and all columns
+        of `category_columns` are categorical, whatever their type. A missing category is an error.
     renamed : tuple of (str, str)
         Pairs (old, new): text in the names of columns that the booster replaces when it stores them.
     numbers_are_values : bool
@@ -84,6 +87,7 @@ class Features:
     category_columns: tuple[int, ...] | None = None
     code_columns: tuple[int, ...] = ()
     unseen_is_missing: bool = True
+    category_hash: Callable[[Any], int] | None = None
     renamed: tuple[tuple[str, str], ...] = ()
     numbers_are_values: bool = False
 
@@ -124,6 +128,9 @@ class Forest:
         The booster's own number for the leaf (its ``pred_leaf``).
     base_margin : float
         The margin before the first tree.
+    base_last : bool
+        Whether the booster adds the base margin, or a row's init_score, after the last tree instead of before the
+        first. Only the last bits of predictions depend on it.
     divisor : int
         Number that the summed margin is divided by: a random forest averages its trees.
     link : int
@@ -146,6 +153,7 @@ class Forest:
     link: int
     features: Features
     booster: str
+    base_last: bool = False
 
     def __post_init__(self) -> None:
         _check_features(self.features)

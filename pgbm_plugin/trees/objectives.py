@@ -12,7 +12,10 @@ import numpy as np
 from ..arrays import AnyArray, Array
 
 # The loss that `kernels.scalar.gradient_hessian` computes.
-SQUARED, HUBER, FAIR, POISSON, GAMMA, TWEEDIE, PSEUDOHUBER, SQUAREDLOG = range(8)
+SQUARED, HUBER, FAIR, POISSON, GAMMA, TWEEDIE, PSEUDOHUBER, SQUAREDLOG, CUT_HUBER, LQ, LOGCOSH = range(11)
+
+# Added to the loss if a leaf steps along its mean gradient: every hessian then counts as 1.
+GRADIENT_STEP = 32
 
 # When a booster rounds g and h to float32: after they are weighted, before and after, or never (it holds float64).
 ROUND_ONCE, ROUND_TWICE, ROUND_NEVER = range(3)
@@ -58,7 +61,12 @@ class Objective:
     @property
     def unit_hessian(self) -> bool:
         """Return whether the hessian of an unweighted row is 1."""
-        return self.code in (SQUARED, HUBER) and self.gradients is None
+        return (self.code in (SQUARED, HUBER) or self.code >= GRADIENT_STEP) and self.gradients is None
+
+    @property
+    def loss(self) -> int:
+        """Return the loss, whichever hessians its leaves count."""
+        return self.code % GRADIENT_STEP
 
     def check_labels(self, y: Array) -> None:
         """Refuse labels outside the objective's domain."""

@@ -86,14 +86,6 @@ def test_what_is_no_model(thing, numeric):
         wrap(thing, *numeric)
 
 
-def test_boosters_that_are_not_supported_yet(numeric):
-    catboost = type("CatBoostRegressor", (), {"__module__": "catboost.core"})
-    with pytest.raises(
-        TypeError, match=r"not supported yet, only those of LightGBM, XGBoost, HistG.* are; give a light"
-    ):
-        wrap(catboost(), *numeric)
-
-
 def test_models_inside_of_others(numeric):
     """A CVBooster claims to have any attribute."""
     cv = lgb.cv(LGB, lgb.Dataset(*numeric), 2, stratified=False, return_cvbooster=True)["cvbooster"]

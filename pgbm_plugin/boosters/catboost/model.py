@@ -1,0 +1,227 @@
+"""CatBoost models, read into Forest and TrainingSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import AnyArray, Array
+from ...errors import UnsupportedModelError
+from ...trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
+from ...trees.objectives import IDENTITY, SQUARED, Objective
+from ...trees.training_spec import TrainingSpec, without_constants
+from ..booster import Reading
+from .category_hash import category_hash
+from .flat_trees import FlatTrees, flatten
+from .objectives import objective_of
+
+
+def read(document: Mapping[str, Any]) -> Reading:
+    """Read a model's document."""
+    try:
+        params = document["model_info"].get("params")
+        if not isinstance(params, Mapping):
+            raise UnsupportedModelError("the CatBoost model does not store how it was trained: train it again")
+        objective = objective_of(params)
+        flat = flatten(document)
+        forest = _forest(document, flat, objective)
+        return forest, _training_spec(params, flat, forest, objective)
+    except UnsupportedModelError:
+        raise
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"damaged CatBoost model: {error!r:.200}") from error
+
+
+def _number(value: Any) -> float:
+    """Return a parameter, which may be a number or its text."""
+    number = float(value)
+    if not np.isfinite(number):
+        raise ValueError(f"a parameter is {number}")
+    return number
+
+
+def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective | None) -> Forest:
+    info = document["features_info"]
+    scale, bias = document["scale_and_bias"]
+    bias = bias if isinstance(bias, list) else [bias]
+    if len(bias) != 1:
+        raise UnsupportedModelError("several outputs: train one regressor per target")
+    if scale != 1:
+        raise UnsupportedModelError(
+            f"the model's scale is {scale}: set_scale_and_bias changed it after training; set it back to 1"
+        )
+    columns = _columns(info)
+    splits = _splits(info, flat, columns)
+    chosen = splits[flat.split]
+    nodes = np.zeros(len(flat.split), NODE)
+    for name in ("feature", "threshold", "flags", "category_set"):
+        nodes[name] = chosen[name]
+    # a category's rows go left, those above a border go right
+    categorical = chosen["category_set"] >= 0
+    nodes["left"], nodes["right"] = np.where(categorical, (flat.yes, flat.no), (flat.no, flat.yes))
+    categories, start, bits = _categories(flat, len(columns["categorical_features"]))
+    return Forest(
+        root=flat.root.astype(np.int32),
+        nodes=nodes,
+        category_start=start,
+        category_bits=bits,
+        leaf_start=flat.leaf_start,
+        leaf_value=flat.value,
+        leaf_label=(np.arange(len(flat.value)) - np.repeat(flat.leaf_start[:-1], np.diff(flat.leaf_start))).astype(
+            np.int32
+        ),
+        base_margin=_number(bias[0]),
+        base_last=True,
+        divisor=1,
+        link=IDENTITY if objective is None else objective.link,
+        features=_features(info, columns, categories),
+        booster="CatBoost",
+    )
+
+
+def _splits(info: Mapping[str, Any], flat: FlatTrees, columns: Mapping[str, NDArray[np.int64]]) -> AnyArray:
+    """Return the distinct splits as nodes without children; category sets are numbered in their order."""
+    out, sets = np.zeros(len(flat.splits), NODE), 0
+    left = [_nan_goes_left(feature) for feature in info.get("float_features") or ()]
+    for node, split in zip(out, flat.splits, strict=True):
+        kind = "float_features" if split.border is not None else "categorical_features"
+        if not 0 <= split.feature < len(columns[kind]):
+            raise ValueError("a split uses a feature that the model does not list")
+        node["feature"], node["category_set"] = columns[kind][split.feature], -1
+        if split.border is not None:
+            node["threshold"], node["flags"] = split.border, DEFAULT_LEFT if left[split.feature] else 0
+        else:
+            node["threshold"], node["flags"], node["category_set"] = -0.5, CATEGORICAL, sets
+            sets += 1
+    return out
+
+
+def _categories(flat: FlatTrees, columns: int) -> tuple[list[tuple[int, ...]], NDArray[np.int64], NDArray[np.uint32]]:
+    """Return the hashes that splits ask for, by column, and a set of one code for each such split."""
+    hashes: list[dict[int, int]] = [{} for _ in range(columns)]
+    words = []
+    for split in flat.splits:
+        if split.border is None:
+            code = hashes[split.feature].setdefault(split.category, len(hashes[split.feature]))
+            words.append(np.zeros(code // 32 + 1, np.uint32))
+            words[-1][-1] = 1 << code % 32
+    start = np.cumsum([0, *map(len, words)]).astype(np.int64)
+    return [tuple(own) for own in hashes], start, np.concatenate([np.zeros(0, np.uint32), *words])
+
+
+def _nan_goes_left(feature: Mapping[str, Any]) -> bool:
+    """Tell where a missing value goes: it is below all borders (or compared with them, which is false), or above."""
+    treatment = feature.get("nan_value_treatment", "AsIs")
+    if treatment not in ("AsIs", "AsFalse", "AsTrue"):
+        raise ValueError(f"nan_value_treatment is {treatment!r:.40}")
+    return treatment != "AsTrue"
+
+
+def _columns(info: Mapping[str, Any]) -> dict[str, NDArray[np.int64]]:
+    """Return the columns of a table that the features of each kind are in."""
+    for kind in ("text_features", "embedding_features"):
+        if info.get(kind):
+            raise UnsupportedModelError(f"{kind.replace('_', ' ')}: train with numeric features and categories only")
+    columns = {
+        kind: np.array([feature["flat_feature_index"] for feature in info.get(kind) or ()], np.int64)
+        for kind in ("float_features", "categorical_features")
+    }
+    every = np.sort(np.concatenate([*columns.values()]))
+    if not np.array_equal(every, np.arange(len(every))):
+        raise ValueError("the model's features do not number the columns of a table")
+    return columns
+
+
+def _features(
+    info: Mapping[str, Any], columns: Mapping[str, NDArray[np.int64]], categories: Sequence[tuple[int, ...]]
+) -> Features:
+    names = {
+        int(j): feature.get("feature_id", "")
+        for kind, own in columns.items()
+        for j, feature in zip(own, info.get(kind) or (), strict=True)
+    }
+    listed = tuple(names[j] for j in range(len(names)))
+    if not all(isinstance(name, str) for name in listed):
+        raise ValueError("a feature's name is not text")
+    # without names of its own, training gives features none, or their numbers
+    unnamed = all(name in ("", str(j)) for j, name in enumerate(listed))
+    single = np.dtype(np.float32)
+    return Features(
+        count=len(names),
+        names=None if unnamed else listed,
+        dtype=single,
+        integers=single,
+        absent=0.0,
+        missing=np.nan,
+        categories=tuple(categories),
+        category_columns=tuple(columns["categorical_features"].tolist()),
+        category_hash=category_hash,
+    )
+
+
+def _training_spec(
+    params: Mapping[str, Any], flat: FlatTrees, forest: Forest, objective: Objective | None
+) -> TrainingSpec:
+    boosting, learner = params["boosting_options"], params["tree_learner_options"]
+    # a tree without splits takes a step, too, unless that is 0
+    constant = (np.diff(forest.leaf_start) == 1) & (forest.leaf_value[forest.leaf_start[:-1]] == 0.0)
+    rate = float(np.float32(_number(boosting["learning_rate"])))
+    counts = objective is not None and objective.unit_hessian  # then the sums of hessians are those of weights
+    whole = bool(flat.weight.any()) and bool(np.all(flat.weight == np.round(flat.weight)))
+    lambda_ = np.full(forest.n_leaves, float(np.float32(_number(learner["l2_leaf_reg"]))))
+    steps = learner["leaf_estimation_iterations"]
+    if _is_quadratic(objective) and steps > 1:
+        lambda_ = _after_steps(lambda_, flat.weight, steps)
+    return TrainingSpec(
+        objective=objective,
+        alpha=without_constants(np.full(forest.n_trees, rate), constant),
+        alpha_error=np.full(forest.n_trees, 1e-6),
+        constant=constant,
+        lambda_=np.where(constant[forest.tree_of_leaf()], 0.0, lambda_),
+        l1=0.0,
+        max_step=np.inf,
+        iteration=np.arange(forest.n_trees),
+        start=forest.base_margin,
+        folded=np.zeros(forest.n_trees, bool),
+        start_is_mean=False,
+        leaf_count=None if counts or not whole else flat.weight.astype(np.int64),
+        leaf_cover=flat.weight if counts else np.zeros(len(flat.weight)),
+        subsampled=False,
+        approximate=_why_approximate(params, objective),
+        tolerance=1e-9,
+    )
+
+
+def _is_quadratic(objective: Objective | None) -> bool:
+    return objective is not None and objective.code == SQUARED and not objective.renewed
+
+
+def _after_steps(lambda_: Array, weight: Array, steps: int) -> Array:
+    """Return the regularisation with which one step of the squared error is as long as several steps.
+
+    Each step leaves a share lambda / (H + lambda) of a leaf's gradients to the next one.
+    """
+    left = np.divide(lambda_, weight + lambda_, out=np.zeros(len(weight)), where=weight + lambda_ > 0.0) ** steps
+    return np.divide(weight * left, 1.0 - left, out=lambda_.copy(), where=left < 1.0)
+
+
+def _why_approximate(params: Mapping[str, Any], objective: Objective | None) -> tuple[str, ...]:
+    boosting, learner = params["boosting_options"], params["tree_learner_options"]
+    method, steps = learner["leaf_estimation_method"], learner["leaf_estimation_iterations"]
+    reasons = []
+    if objective is not None and objective.renewed:
+        reasons.append(f"loss_function {objective.name} fits its leaves otherwise than by a step along the gradient")
+    elif method not in ("Newton", "Gradient"):
+        reasons.append(f"leaf_estimation_method={method} takes leaves from a sample of the rows")
+    elif steps > 1 and not _is_quadratic(objective):
+        reasons.append(f"leaf_estimation_iterations={steps} steps several times per leaf")
+    if boosting.get("langevin"):
+        reasons.append("langevin=True adds noise to the leaves")
+    if learner.get("monotone_constraints"):
+        reasons.append("monotone_constraints bound the leaves")
+    if boosting.get("model_shrink_rate"):
+        reasons.append("model_shrink_rate shrank earlier trees at every iteration")
+    return tuple(reasons)

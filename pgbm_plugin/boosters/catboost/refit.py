@@ -1,0 +1,53 @@
+"""The training of a CatBoost model, repeated on other rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arrays import AnyArray, Array
+from ...errors import UnsupportedModelError
+from ...trees.objectives import Gradients
+from ...trees.training_spec import TrainingSpec
+from ..booster import Train
+from .document import load, load_live
+
+# Parameters that belong to one run: its files, its metrics, its length.
+_OF_ONE_RUN = {
+    *("iterations", "use_best_model", "best_model_min_trees", "od_type", "od_wait", "od_pval"),
+    *("custom_metric", "eval_metric", "metric_period", "verbose", "logging_level", "allow_writing_files"),
+    *("train_dir", "name", "save_snapshot", "snapshot_file", "snapshot_interval", "cat_features"),
+}
+
+
+def refit(model: Any, spec: TrainingSpec) -> Train:
+    """Return a function that trains on other rows with the parameters of a live model or of a model file's bytes."""
+    try:
+        import catboost
+    except ImportError as error:
+        raise ImportError("cv= trains again, which needs CatBoost: pip install 'pgbm-plugin[catboost]'") from error
+
+    document = load(model) if isinstance(model, bytes) else load_live(model)
+    info, stored = document["features_info"], document["model_info"]["params"]
+    if info.get("categorical_features"):
+        raise UnsupportedModelError(
+            "cv= trains again on codes, and CatBoost's models store hashes in place of categories: train on folds "
+            "yourself, and give their predictions to model.tune(X, y, out_of_fold=p)"
+        )
+    params = {name: value for name, value in stored["flat_params"].items() if name not in _OF_ONE_RUN}
+    params |= {"iterations": len(spec.alpha), "verbose": False, "allow_writing_files": False}
+    # CatBoost chose it by the number of rows, if the user did not
+    params["learning_rate"] = stored["boosting_options"]["learning_rate"]
+    names = [feature.get("feature_id", "") for feature in info.get("float_features") or ()]
+
+    def train(
+        X: Any, y: Array, weight: AnyArray | None, init_score: Array | None, gradients: Gradients | None
+    ) -> catboost.CatBoost:
+        if gradients is not None:
+            raise UnsupportedModelError(
+                "cv= cannot repeat CatBoost's training with a custom objective: train on folds yourself, and give "
+                "their predictions to model.tune(X, y, out_of_fold=p)"
+            )
+        pool = catboost.Pool(X, y, weight=weight, baseline=init_score, feature_names=names if all(names) else None)
+        return catboost.CatBoost(params).fit(pool)
+
+    return train

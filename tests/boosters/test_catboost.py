@@ -1,0 +1,453 @@
+"""CatBoost's models: leaves, bits of predictions, certificate, categories, files and data sets."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pgbm_plugin import UnsupportedModelError, crps_callback, load, wrap
+from pgbm_plugin.cli import main
+from pgbm_plugin.sklearn import PGBMRegressor
+from tests import naive
+
+cb = pytest.importorskip("catboost")
+
+FIXED = {"iterations": 12, "depth": 3, "learning_rate": 0.2, "verbose": False, "allow_writing_files": False}
+FIXED |= {"thread_count": 1}
+
+
+def train(X, y, weight=None, baseline=None, **params):
+    return cb.CatBoostRegressor(**(FIXED | params)).fit(cb.Pool(X, y, weight=weight, baseline=baseline))
+
+
+def train_frame(d, y, cats, **params):
+    return cb.CatBoostRegressor(**(FIXED | {"one_hot_max_size": 255, "cat_features": cats} | params)).fit(d, y)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    X[::7, 2] = np.nan
+    return X, X[:, 0] + np.exp(X[:, 1] / 3) * rng.normal(size=600) + 30
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(1)
+    d = pd.DataFrame(
+        {
+            "x": rng.normal(size=500),
+            "text": rng.choice(["x", "Zürich", "", "a name of more than 16 letters"], 500).astype(object),
+            "whole": rng.integers(-1, 9, 500),
+            "kind": pd.Categorical(rng.choice([3, 7], 500)),
+        }
+    )
+    y = d.x + (d.text == "x") + (d.whole % 3 == 1) - (d.kind == 7).astype(float) + 0.2 * rng.normal(size=500)
+    return d, y.to_numpy()
+
+
+def awkward(X, model):
+    """Rows on the borders and beside them, infinite and missing values, and float64 that rounds to a border."""
+    out = np.concatenate([X, X])
+    for j, borders in model.get_borders().items():
+        on = np.array([b for b in borders if abs(b) < 1e30][:20], np.float32)
+        out[: len(on), j] = on
+        out[len(on) : 2 * len(on), j] = np.nextafter(on, np.float32(np.inf))
+        out[2 * len(on) : 3 * len(on), j] = on.astype(float) * (1 + 1e-9)
+    out[::5, 0], out[::11, 1], out[::13, 2] = np.nan, np.inf, -np.inf
+    return out
+
+
+KINDS = {
+    "symmetric": {},
+    "depthwise": {"grow_policy": "Depthwise"},
+    "lossguide": {"grow_policy": "Lossguide", "max_leaves": 6},
+    "deep": {"depth": 9, "iterations": 2},
+    "nan-max": {"nan_mode": "Max"},
+    "ordered": {"boosting_type": "Ordered"},
+    "bayesian": {"bootstrap_type": "Bayesian"},
+    "bernoulli": {"bootstrap_type": "Bernoulli", "subsample": 0.5},
+    "no-average": {"boost_from_average": False},
+    "unregularised": {"l2_leaf_reg": 0.0},
+    "three-steps": {"leaf_estimation_iterations": 3},
+    "constant-feature": {"ignored_features": [3]},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_leaves_bits_and_certificate(kind, rows, leaf_labels):
+    X, y = rows
+    model = train(X, y, **KINDS[kind])
+    wrapped = wrap(model, X, y)
+    assert wrapped.certificate.status == "certified"
+    assert wrapped.certificate.error < 1e-12
+    new = awkward(X, model)
+    assert np.array_equal(leaf_labels(wrapped, new), model.calc_leaf_indexes(new))
+    for table in (new, new.astype(np.float32), new[:1], new[:3]):
+        assert np.array_equal(wrapped.predict(table), model.predict(table))
+
+
+@pytest.mark.parametrize("policy", ["SymmetricTree", "Lossguide"])
+def test_moments_and_variance_are_the_papers(policy, rows, leaf_labels):
+    X, y = rows
+    model = train(X, y, grow_policy=policy, l2_leaf_reg=1.5)
+    wrapped = wrap(model, X, y)
+    ids, forest = model.calc_leaf_indexes(X), wrapped.forest
+    values = [
+        {int(forest.leaf_label[k]): float(forest.leaf_value[k]) for k in range(*forest.leaf_start[t : t + 2])}
+        for t in range(forest.n_trees)
+    ]
+    start = model.get_scale_and_bias()[1]
+    trees = naive.replay(ids, values, naive.squared, 0.0, y, start, weigh_rounded=False)
+    for t, tree in enumerate(trees):
+        for k in range(*forest.leaf_start[t : t + 2]):
+            leaf = tree[int(forest.leaf_label[k])]
+            if leaf.g:
+                # the oracle rounds gradients to float32, as the other boosters hold them
+                assert 0.2 * leaf.newton(1.5) == pytest.approx(leaf.value, abs=1e-5)
+                assert wrapped.weights.variance[k] == pytest.approx(leaf.weight(1.5)[1], rel=1e-5, abs=1e-12)
+    trees = [{k: leaf for k, leaf in tree.items() if leaf.g} for tree in trees]  # symmetric trees have empty leaves
+    want = naive.variance(ids, trees, 0.2, 1.5, wrapped.rho)
+    np.testing.assert_allclose(wrapped.predict_var(X), want, rtol=1e-4)
+
+
+LOSSES = ["Poisson", "Tweedie:variance_power=1.3", "Huber:delta=0.8", "Lq:q=2.5", "LogCosh", "Expectile:alpha=0.5"]
+
+
+EXPONENTIAL = ("Poisson", "Tweedie")
+
+
+@pytest.mark.parametrize("method", ["Newton", "Gradient"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_certify(loss, method, rows):
+    X, y = rows[0], np.round(np.exp(rows[0][:, 0]))
+    model = train(X, y, loss_function=loss, leaf_estimation_method=method)
+    wrapped = wrap(model, X, y)
+    assert wrapped.certificate.status == "certified"
+    assert wrapped.certificate.error < 1e-11
+    # CatBoost takes exponentials by a polynomial of its own
+    np.testing.assert_allclose(wrapped.predict(X), model.predict(X), rtol=1e-15 if loss[:7] in EXPONENTIAL else 0)
+    wrong = y.copy()
+    wrong[0] += 1
+    with pytest.warns(UserWarning, match="not certified"):
+        assert wrap(model, X, wrong).certificate.status == "approximate"
+
+
+@pytest.mark.parametrize(
+    ("params", "why"),
+    [
+        ({"loss_function": "MAE"}, "MAE fits its leaves otherwise"),
+        ({"loss_function": "Quantile:alpha=0.5"}, "MAE fits its leaves otherwise"),
+        ({"loss_function": "MAPE"}, "MAPE fits its leaves otherwise"),
+        ({"loss_function": "LogCosh"}, "LogCosh .Exact. fits its leaves otherwise"),
+        ({"loss_function": "Poisson", "leaf_estimation_iterations": 3}, "leaf_estimation_iterations=3 steps several"),
+        ({"langevin": True}, "langevin=True adds noise to the leaves; model_shrink_rate shrank"),
+        ({"model_shrink_rate": 0.1}, "model_shrink_rate shrank"),
+        ({"monotone_constraints": [1, 0, 0, 0]}, "monotone_constraints bound the leaves"),
+        ({"leaf_estimation_method": "Simple", "bootstrap_type": "Bernoulli"}, "leaf_estimation_method=Simple"),
+    ],
+)
+def test_what_is_approximate_says_why(params, why, rows):
+    X, y = rows
+    model = train(X, y, **params)
+    with pytest.warns(UserWarning, match=f"not certified: approximate .*{why}"):
+        wrapped = wrap(model, X, y)
+    np.testing.assert_allclose(wrapped.predict(X), model.predict(X), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("params", "why"),
+    [
+        ({"loss_function": "Quantile:alpha=0.9"}, "loss_function 'Quantile' is not supported"),
+        ({"loss_function": "Expectile:alpha=0.7"}, "loss_function 'Expectile' is not supported"),
+        ({"loss_function": "RMSEWithUncertainty"}, "loss_function 'RMSEWithUncertainty' is not supported"),
+        ({"loss_function": "MultiRMSE"}, "loss_function 'MultiRMSE' is not supported"),
+        ({"loss_function": "LogLinQuantile"}, "loss_function 'LogLinQuantile' is not supported"),
+    ],
+)
+def test_other_losses_are_refused_by_name(params, why, rows):
+    model = train(*rows, **params)
+    with pytest.raises(UnsupportedModelError, match=why):
+        wrap(model, *rows)
+
+
+def test_other_models_are_refused_by_name(rows, frame):
+    X, y = rows
+    with pytest.raises(ValueError, match="CatBoostRegressor is not fitted"):
+        wrap(cb.CatBoostRegressor(), X, y)
+    with pytest.raises(UnsupportedModelError, match="'Logloss' is not supported"):
+        wrap(cb.CatBoostClassifier(**FIXED).fit(X, y > 30), X, y)
+    with pytest.raises(UnsupportedModelError, match="does not store how it was trained"):
+        wrap(cb.sum_models([train(X, y), train(X, y)]), X, y)
+    scaled = train(X, y)
+    scaled.set_scale_and_bias(2.0, 0.0)
+    with pytest.raises(UnsupportedModelError, match="scale is 2"):
+        wrap(scaled, X, y)
+    statistics = train_frame(*frame, ["text", "whole", "kind"], one_hot_max_size=2)
+    with pytest.raises(UnsupportedModelError, match=r"target statistics \(CTRs\).*train with one_hot_max_size=255"):
+        wrap(statistics, *frame)
+
+
+def test_rows_that_are_not_those_of_training(rows):
+    X, y = rows
+    model = train(X, y)
+    wrong = y.copy()
+    wrong[5] += 1.0
+    with pytest.warns(UserWarning, match="not certified"):
+        assert wrap(model, X, wrong).certificate.status == "approximate"
+    with pytest.warns(UserWarning, match="not certified"):
+        assert wrap(model, X[:-1], y[:-1]).certificate.status == "held-out"
+    with pytest.warns(UserWarning, match="not certified"):
+        assert wrap(model, X, y, sample_weight=np.full(len(y), 2.0)).certificate.status != "certified"
+
+
+@pytest.mark.parametrize("loss", ["RMSE", "Poisson"])
+def test_weights(loss, rows):
+    """The regularisation is l2_leaf_reg times the mean weight, which follows from the leaves."""
+    X, y = rows
+    weight = np.random.default_rng(2).uniform(0.5, 4.0, len(y)).astype(np.float32)
+    model = train(X, y, weight, loss_function=loss)
+    wrapped = wrap(model, X, y, sample_weight=weight)
+    assert wrapped.certificate.status == "certified"
+    assert wrapped.spec.lambda_[0] == pytest.approx(3.0 * weight.astype(float).mean(), rel=1e-6)
+    with pytest.warns(UserWarning, match="not certified"):
+        assert wrap(model, X, y).certificate.status != "certified"
+    with pytest.warns(UserWarning, match="not certified"):
+        assert wrap(model, X, y, sample_weight=weight[::-1].copy()).certificate.status != "certified"
+
+
+def test_baselines_are_added_after_the_trees(rows):
+    X, y = rows
+    baseline = np.linspace(20.0, 40.0, len(y)).astype(np.float32).astype(float)
+    model = train(X, y, baseline=baseline)
+    wrapped = wrap(model, X, y, init_score=baseline)
+    assert wrapped.certificate.status == "certified"
+    assert np.array_equal(wrapped.predict(X, init_score=baseline), model.predict(cb.Pool(X, baseline=baseline)))
+    mean, _ = wrapped.predict(X, return_std=True, init_score=baseline)
+    assert np.array_equal(mean, model.predict(cb.Pool(X, baseline=baseline)))
+
+
+def test_early_stopping_predicts_as_the_model_does(rows):
+    X, y = rows
+    model = cb.CatBoostRegressor(**(FIXED | {"iterations": 200, "early_stopping_rounds": 3, "learning_rate": 0.5}))
+    model.fit(X[:400], y[:400], eval_set=(X[400:], y[400:]))
+    assert model.tree_count_ < 100
+    wrapped = wrap(model, X[:400], y[:400])
+    assert wrapped.forest.n_trees == model.tree_count_
+    assert wrapped.certificate.status == "certified"
+    assert np.array_equal(wrapped.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise"])
+def test_categories_are_known_by_their_hashes(policy, frame, leaf_labels, tmp_path):
+    d, y = frame
+    model = train_frame(d, y, ["text", "whole", "kind"], grow_policy=policy)
+    wrapped = wrap(model, d, y)
+    assert wrapped.certificate.status == "certified"
+    new = d.assign(text=np.where(d.x > 0, d.text, "new").astype(object), whole=d.whole + 3)
+    want = model.predict(new)
+    assert np.array_equal(leaf_labels(wrapped, new), model.calc_leaf_indexes(new))
+    as_category = new.assign(text=new.text.astype("category"), whole=new.whole.astype(str).astype("category"))
+    for table in (new, as_category, new.to_numpy(), new.to_numpy().tolist()):
+        assert np.array_equal(wrapped.predict(table), want)
+    wrapped.save(tmp_path / "model.pgbm")
+    assert np.array_equal(load(tmp_path / "model.pgbm").predict(new), want)
+    assert np.array_equal(pickle.loads(pickle.dumps(wrapped)).predict(new), want)  # noqa: S301
+    for bad, why in ((new.assign(text=None), "misses categories"), (new.assign(whole=1.5), "1.5 is a float")):
+        with pytest.raises(ValueError, match=f"column '(text|whole)'.*{why}"):
+            wrapped.predict(bad)
+
+
+def test_categories_in_other_frames_and_files(frame, tmp_path):
+    d, y = frame
+    model = train_frame(d, y, ["text", "whole", "kind"])
+    wrapped, want = wrap(model, d, y), model.predict(d)
+    polars = pytest.importorskip("polars")
+    plain = d.assign(kind=d.kind.astype(int))
+    assert np.array_equal(wrapped.predict(polars.DataFrame({c: plain[c].tolist() for c in plain})), want)
+    plain.assign(y=y).to_parquet(tmp_path / "rows.parquet")
+    streamed = wrap(model, str(tmp_path / "rows.parquet"), label="y")
+    assert streamed.certificate.status == "certified"
+    np.testing.assert_allclose(streamed.moments.gg, wrapped.moments.gg, rtol=1e-9)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 300])
+def test_hashes_of_texts_of_any_length(length):
+    from pgbm_plugin.boosters.catboost.category_hash import category_hash
+
+    rng = np.random.default_rng(length)
+    text = "".join(rng.choice(list("abcXYZ 09-"), length))
+    d = pd.DataFrame({"text": np.resize(np.array([text, "another"], object), 40)})
+    model = train_frame(d, np.resize([0.0, 1.0], 40), ["text"], iterations=3)
+    stored = {split.category for split in _splits(model)}
+    assert stored <= {category_hash(text), category_hash("another")}
+    assert stored
+
+
+def _splits(model):
+    from pgbm_plugin.boosters.catboost.document import load_live
+    from pgbm_plugin.boosters.catboost.flat_trees import flatten
+
+    return flatten(load_live(model)).splits
+
+
+@pytest.mark.parametrize("form", ["json", "cbm"])
+def test_files(form, rows, tmp_path):
+    X, y = rows
+    model = train(pd.DataFrame(X, columns=list("abcd")), y)
+    path = tmp_path / f"model.{form}"
+    model.save_model(str(path), format=form)
+    wrapped = wrap(path, pd.DataFrame(X, columns=list("abcd")), y)
+    assert wrapped.certificate.status == "certified"
+    assert np.array_equal(wrapped.predict(X), model.predict(X))
+    with pytest.raises(ValueError, match="another order"):
+        wrapped.predict(pd.DataFrame(X, columns=list("bacd")))
+
+
+def test_files_of_json_need_no_catboost(rows, tmp_path):
+    X, y = rows
+    model = train(X, y)
+    for form in ("json", "cbm"):
+        model.save_model(str(tmp_path / f"model.{form}"), format=form)
+    np.savez(tmp_path / "rows.npz", X=X, y=y, want=model.predict(X))
+    script = (
+        "import sys; sys.modules['catboost'] = None\n"
+        "import numpy as np\nfrom pgbm_plugin import load, wrap\n"
+        f"folder = {str(tmp_path)!r}\n"
+        "rows = np.load(folder + '/rows.npz')\n"
+        "model = wrap(folder + '/model.json', rows['X'], rows['y'])\n"
+        "assert model.certificate.status == 'certified'\n"
+        "model.save(folder + '/model.pgbm')\n"
+        "assert np.array_equal(load(folder + '/model.pgbm').predict(rows['X']), rows['want'])\n"
+        "try:\n    wrap(folder + '/model.cbm', rows['X'], rows['y'])\n"
+        "except ImportError as error:\n    assert 'save the model as JSON' in str(error)\n"
+        "else:\n    raise AssertionError\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True)
+
+
+def test_damaged_files_raise_value_errors(rows, tmp_path):
+    """Values are replaced and removed anywhere: a file is read, or refused by name."""
+    X, y = rows
+    small = {"iterations": 2, "depth": 2}
+    rng, path = np.random.default_rng(3), tmp_path / "model.json"
+    read = refused = 0
+    for policy in ("SymmetricTree", "Lossguide"):
+        train(X, y, grow_policy=policy, **small).save_model(str(path), format="json")
+        raw = path.read_bytes()
+        for _ in range(150):
+            document = json.loads(raw)
+            for name in ("model_info", "features_info", "oblivious_trees", "trees", "scale_and_bias"):
+                if rng.random() < 0.5 and name in document:
+                    _damage(document, name, rng)
+            path.write_text(json.dumps(document))
+            read, refused = _count(path, X, y, read, refused)
+        for _ in range(50):
+            cut = bytearray(raw)
+            cut[rng.integers(len(cut))] = rng.integers(256)
+            path.write_bytes(bytes(cut[: rng.integers(1, len(cut))] if rng.random() < 0.3 else cut))
+            read, refused = _count(path, X, y, read, refused)
+    assert read > 20
+    assert refused > 100
+
+
+def _damage(parent, key, rng):
+    value = parent[key]
+    inside = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    if inside and rng.random() < 0.9:
+        _damage(value, inside[rng.integers(len(inside))], rng)
+    elif rng.random() < 0.3:
+        del parent[key]
+    else:
+        parent[key] = [None, -1, 10**30, "x", [], {}, float("nan"), 1e308, True][rng.integers(9)]
+
+
+def _count(path, X, y, read, refused):
+    from pgbm_plugin.boosters import read_model
+
+    try:
+        read_model(path)
+    except ValueError:
+        return read, refused + 1
+    return read + 1, refused
+
+
+def test_pools_bring_their_columns(rows):
+    X, y = rows
+    weight = np.linspace(0.5, 2.0, len(y)).astype(np.float32)
+    pool = cb.Pool(pd.DataFrame(X, columns=list("abcd")), y, weight=weight)
+    model = cb.CatBoost(FIXED).fit(pool)
+    wrapped = wrap(model, pool)
+    assert wrapped.certificate.status == "certified"
+    assert np.array_equal(wrapped.predict(pool), model.predict(pool))
+    baseline = cb.Pool(X, y, baseline=np.linspace(0, 1, len(y)))
+    assert wrap(cb.CatBoost(FIXED).fit(baseline), baseline).certificate.status == "certified"
+    with pytest.raises(ValueError, match="another order"):
+        wrapped.predict(cb.Pool(X, feature_names=list("bacd")))
+    quantised = cb.Pool(X, y)
+    quantised.quantize()
+    with pytest.raises(TypeError, match="does not give back its rows"):
+        wrap(model, quantised)
+
+
+def test_folds_repeat_the_training(rows, tmp_path):
+    X, y = rows
+    model = train(X, y, random_seed=7, l2_leaf_reg=2.0)
+    model.save_model(str(tmp_path / "model.json"), format="json")
+    from pgbm_plugin import boosters
+
+    for source in (model, tmp_path / "model.json"):
+        again = boosters.refit(source, wrap(source, X, y).spec)(X, y, None, None, None)
+        assert np.array_equal(again.predict(X), model.predict(X))
+    wrapped = wrap(model, X, y, cv=3)
+    assert np.array_equal(wrapped.predict(X), model.predict(X))
+    assert np.mean(np.abs(wrapped.predict_dist(X).pit(y) - 0.5) < 0.45) > 0.85
+
+
+def test_folds_with_categories_are_refused_by_name(frame):
+    with pytest.raises(UnsupportedModelError, match="hashes in place of categories"):
+        wrap(train_frame(*frame, ["text", "whole", "kind"]), *frame, cv=3)
+
+
+def test_estimator(rows):
+    X, y = rows[0], rows[1] - 30
+    model = PGBMRegressor(cb.CatBoostRegressor(**FIXED)).fit(X, y)
+    assert np.array_equal(model.predict(X), train(X, y).predict(X))
+    baseline = np.linspace(0.0, 1.0, len(y)).astype(np.float32)
+    assert model.fit(X, y, baseline=baseline).predict_interval(X, init_score=baseline).shape == (len(y), 2)
+
+
+def test_batches_and_tune(rows):
+    X, y = rows
+    model = train(X[:400], y[:400])
+    wrapped = wrap(model, X[:400], y[:400])
+    streamed = wrap(model, ((X[i : i + 80], y[i : i + 80]) for i in range(0, 400, 80)))
+    assert streamed.certificate.status == "certified"
+    np.testing.assert_allclose(streamed.moments.gg, wrapped.moments.gg, rtol=1e-9)
+    wrapped.tune(X[400:], y[400:])
+    assert np.array_equal(wrapped.predict(X), model.predict(X))
+
+
+def test_command_line(rows, tmp_path, capsys):
+    X, y = rows
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    train(frame, y).save_model(str(tmp_path / "model.json"), format="json")
+    frame.assign(y=y).to_parquet(tmp_path / "rows.parquet")
+    out = str(tmp_path / "model.pgbm")
+    rows_file = str(tmp_path / "rows.parquet")
+    main(["wrap", str(tmp_path / "model.json"), "--data", rows_file, "--label", "y", "-o", out])
+    main(["inspect", out])
+    assert "CatBoost" in capsys.readouterr().out
+
+
+def test_callbacks_see_no_trees(rows):
+    X, y = rows
+    with pytest.raises(cb.CatBoostError, match="CatBoost shows its callbacks no trees"):
+        cb.CatBoostRegressor(**FIXED).fit(X, y, callbacks=[crps_callback(X, y, X=X, y=y)])
