@@ -17,7 +17,7 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
     decay = 1.0 if decay is None else float(decay)
     if not 0.0 <= decay <= 1.0:
         raise ValueError(f"decay must lie in [0, 1], not {decay}: what rows seen before still count for")
-    further, data = source.further(state.forest, state.spec, options)
+    further, data = source.through(state.surroundings, state.forest).further(state.forest, state.spec, options)
     moments = state.moments.faded(decay).merge(further)
     weights = leaf_weights(state.forest, state.spec, moments)
     before, after = (
