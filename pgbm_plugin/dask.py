@@ -73,7 +73,8 @@ class DaskModel:
 
     def predict(self, dX: Any, return_std: bool = False) -> Any:
         """Return the booster's own predictions, bit for bit; with ``return_std=True``, the pair (mean, std)."""
-        kind = self.model.forest.leaf_value.dtype if self.model.mean == "booster" else np.dtype(float)
+        own = self.model.mean == "booster" and self.model.state.surroundings.transform is None
+        kind = self.model.forest.leaf_value.dtype if own else np.dtype(float)
         mean = self._each(dX, lambda model, X: model.predict(X), "mean", kind)
         return (mean, self._each(dX, lambda model, X: model.predict_dist(X).std(), "std")) if return_std else mean
 
@@ -129,7 +130,7 @@ class DaskModel:
         snapshot = copy.copy(self.model)
         snapshot.n_jobs = 1
         meta = task.frame(np.empty((0, 0)), snapshot)
-        check_columns(dX, self.model.forest.features)
+        check_columns(dX, self.model.state.columns)
         if is_dask_frame(dX):
             return dX.map_partitions(task.frame, shared(snapshot), meta=meta)
         if frame:

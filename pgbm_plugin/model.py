@@ -233,7 +233,7 @@ class ProbabilisticModel:
         return snapshot._batches(X, device, distribution, rho, dtype)  # type: ignore[return-value]
 
     def _batches(self, X: Any, device: str | None, *options: Any) -> Iterator[Distribution]:
-        for name, rows, _ in unlabelled_stream(X, self.forest.features):
+        for name, rows, _ in unlabelled_stream(X, self.state.columns):
             with naming(name):
                 _, distribution = self._distributions(rows, None, device, None, *options)
             yield distribution
@@ -314,7 +314,7 @@ class ProbabilisticModel:
         if is_csv(str(path)):
             raise ValueError(f"predict_parquet writes Parquet, and {path} is named as CSV: name it .parquet")
         columns = Columns(quantiles, intervals, tuple(keep), init_score)
-        features = self.forest.features
+        features = self.state.columns
         return write_distributions(self.predict_columns, features, X, path, columns, csv=False, progress=progress)
 
     def read_rows(
@@ -421,7 +421,7 @@ class ProbabilisticModel:
             device=self._device(device),
             n_jobs=self.n_jobs,
             progress=progress,
-            bounds=named_bounds(lower, upper),
+            bounds=self.state.bounds(named_bounds(lower, upper)),
         )
         self.state = replace(self.state, chosen=chosen)
         return result
@@ -468,7 +468,7 @@ class ProbabilisticModel:
 
         _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
-        bounds = named_bounds(lower, upper)
+        bounds = self.state.bounds(named_bounds(lower, upper))
         chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs, bounds)
         self.state = replace(self.state, chosen=chosen)
         return self
@@ -545,7 +545,9 @@ class ProbabilisticModel:
         """Write the model to one file, for `pgbm_plugin.load`, which needs neither booster nor pickle.
 
         The file is complete or not there: a crash leaves the old one. It holds all that predicting needs. It does not
-        hold a custom objective's function, nor the code of a family that its user registered, only their names.
+        hold a custom objective's function, nor the code of a family that its user registered, only their names. Nor
+        does it hold the steps of a pipeline or a transform of the target, but it names them, and `load` asks for them.
+        A pickle holds them.
         """
         from .saving.model_bytes import save
 
@@ -556,9 +558,12 @@ class ProbabilisticModel:
         identity = self.calibration.b == self.calibration.c == 1.0
         calibration = "" if identity else f"\n  calibration:  {self.state.describe_calibration()}"
         decayed = " (effective, after decay)" if self.moments.decayed else ""
+        surroundings = self.state.surroundings
+        place = "surroundings: " if surroundings else "the file left out that "
+        around = f"  {place}{surroundings.described}\n" if surroundings.described else ""
         return (
             f"ProbabilisticModel: {self.forest.booster}, {objective}, {self.forest.n_trees} trees, "
-            f"{self.forest.n_leaves} leaves\n"
+            f"{self.forest.n_leaves} leaves\n{around}"
             f"  rows seen:    {self.moments.rows:.0f}{decayed}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"

@@ -23,8 +23,13 @@ from .losses.custom_objectives import (
 from .parallel import progress_bar
 from .predict.recursion import margins
 from .predict.response import to_response
+from .streams.batches import naming
+from .surroundings.peel import peel
+from .surroundings.surroundings import Surroundings, as_given_to_steps
+from .tables.columns import read_labels
 from .tables.in_memory import in_memory
 from .tables.labelled import LabelledRows, RawRows, read_labelled
+from .tables.rows import read_rows
 from .trees.objectives import Gradients
 from .trees.training_spec import TrainingSpec
 
@@ -74,13 +79,15 @@ def out_of_fold(
     >>> model.tune(X, y, out_of_fold=p)
     """
     check_cv(cv)
+    booster, surroundings = peel(booster)
     forest, spec = read_model(booster)
+    surroundings = surroundings.around(forest)
     train = refit_on_folds(booster, spec)
     given = RawRows(in_memory(X), y, sample_weight, init_score)
-    raw = with_usable_weights(completed(given), sample_weight, objective)
+    raw = with_usable_weights(completed(surroundings.rows(given)), sample_weight, objective)
     data = read_labelled(raw, with_names_of_training(forest, raw.X), spec)
     spec = with_objective(spec, candidate_objectives(booster, spec, objective, data)[0], data)
-    return predict_out_of_fold(train, spec, data, given.X, cv, n_jobs, progress)
+    return predict_out_of_fold(train, spec, data, given, surroundings, cv, n_jobs, progress)
 
 
 def refit_on_folds(booster: Any, spec: TrainingSpec) -> Train:
@@ -98,29 +105,52 @@ def predict_out_of_fold(
     train: Train,
     spec: TrainingSpec,
     data: LabelledRows,
-    shown: Any,
+    given: RawRows,
+    surroundings: Surroundings,
     cv: Any,
     n_jobs: int | None,
     progress: bool,
 ) -> Array:
     """Train on every fold, and return the (n,) predictions of its test rows; NaN for rows that no fold tests.
 
-    `shown` is what a splitter is shown as the table.
+    Predictions are on the scale of the outcomes in `given`, the rows as the user has them, which a splitter is shown.
+    `data` are the rows after the surroundings. These are fitted anew on every fold, too.
     """
-    folds = read_folds(cv, shown, data.y, data.weight)
+    folds = read_folds(cv, given.X, data.y, data.weight)
     gradients = None if spec.objective is None else spec.objective.gradients
     if gradients is not None:
         _check_separable(spec, gradients, data, folds[0])
     data, out = replace(data, rows=data.rows.on_host()), np.full(len(data), np.nan)
     with progress_bar(len(folds), "folds", progress) as advance:
-        for fold in folds:
-            part, test = data.take(fold.train), data.take(fold.test)
+        for k, fold in enumerate(folds):
+            part, test, own = data.take(fold.train), data.take(fold.test), surroundings
+            if surroundings:
+                part, test, own = _fitted_on_fold(k, fold, part, test, given, surroundings)
             model = train(part.rows.training_table(), *_columns(spec, part))
             forest, _ = read_model(model)
             margin = margins(forest, test.rows, forest.leaf_value, test.init_score, n_jobs)
-            out[fold.test] = to_response(forest, margin)
+            out[fold.test] = own.outcome(to_response(forest, margin))
             advance(1)
     return out
+
+
+def _fitted_on_fold(
+    k: int, fold: Fold, part: LabelledRows, test: LabelledRows, given: RawRows, surroundings: Surroundings
+) -> tuple[LabelledRows, LabelledRows, Surroundings]:
+    """Return training and test rows of a fold as surroundings leave them that were fitted to its training rows."""
+    from sklearn.utils import _safe_indexing
+
+    X, y = as_given_to_steps(given.X), np.asarray(in_memory(given.y)).reshape(-1)
+    with naming(f"fold {k}"):
+        own, X_train, y_train = surroundings.refitted(_safe_indexing(X, fold.train), y[fold.train])
+        X_test = own.table(_safe_indexing(X, fold.test))
+        features = part.rows.features
+        if not (features.categories or features.code_columns):
+            # steps may make other columns of other rows, such as one for each category that they see
+            features = replace(features, count=X_train.shape[1], names=None)
+        rows, tested = read_rows(X_train, features), read_rows(X_test, features)
+    y_train = read_labels("y", y_train, len(rows))
+    return replace(part, rows=rows, y=y_train), replace(test, rows=tested), own
 
 
 def _columns(spec: TrainingSpec, part: LabelledRows) -> tuple[Array, AnyArray | None, Array | None, Gradients | None]:

@@ -12,6 +12,7 @@ from .leaves.gather import leaf_moments
 from .leaves.moments import LeafMoments
 from .losses.custom_objectives import CustomObjective, check_takes_batches, on_batch, own_objective
 from .model import ProbabilisticModel
+from .surroundings.peel import peel
 from .tables.labelled import RawRows, read_labelled
 from .tables.rows import table_length
 
@@ -51,12 +52,17 @@ def partial_moments(
     """
     if isinstance(model, ProbabilisticModel):
         forest, spec, objective = model.forest, model.spec, objective or own_objective(model.spec)
+        surroundings = model.state.surroundings
     else:
+        model, surroundings = peel(model)
         forest, spec = read_model(model)
+        surroundings = surroundings.around(forest)
     check_takes_batches(spec, objective)
     if start is not None and spec.start_is_mean:
         spec = replace(spec, start=float(start))
-    raw = completed(RawRows(X, y, sample_weight, init_score))
+    raw = RawRows(X, y, sample_weight, init_score)
+    raw = surroundings.rows(raw) if table_length(X) != 0 else raw  # steps refuse tables without rows
+    raw = completed(raw)
     if table_length(raw.X) == 0:
         return LeafMoments.of_nothing(forest.n_leaves)
     forest = with_names_of_training(forest, raw.X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,9 +20,10 @@ from .losses.custom_objectives import (
     with_usable_weights,
 )
 from .losses.torch_objective import TorchObjective
-from .streams.batches import is_labelled_stream, is_stream
+from .streams.batches import Batch, is_labelled_stream, is_stream, labelled_stream, naming
 from .streams.moments import stream_moments
 from .streams.partitions import dask_moments, is_dask
+from .surroundings.surroundings import Surroundings
 from .tables.labelled import LabelledRows, RawRows, read_labelled
 from .training.recorded import recorded
 from .trees.forest import Forest
@@ -50,6 +52,10 @@ class Source(ABC):
 
     may_be_table = False  # whether all rows may be in memory as one table
     is_remote = False  # whether other machines compute, on devices of their own
+
+    def through(self, surroundings: Surroundings, forest: Forest) -> Source:
+        """Return the source of the same rows as they are after the layers around a booster."""
+        return self
 
     @abstractmethod
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
@@ -100,6 +106,9 @@ class Table(Source):
 
     raw: RawRows
     may_be_table = True
+
+    def through(self, surroundings: Surroundings, forest: Forest) -> Source:
+        return Table(surroundings.rows(self.raw)) if surroundings else self
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         raw, objective = completed(self.raw), options.objective
@@ -194,6 +203,12 @@ class Batches(Source):
     label: str | None
     weight: str | None
 
+    def through(self, surroundings: Surroundings, forest: Forest) -> Source:
+        if not surroundings:
+            return self
+        parts = labelled_stream(self.X, surroundings.columns(forest.features), self.label, self.weight).batches
+        return Batches(_passed(parts, surroundings), None, None)
+
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         return judge(forest, *self._gather(forest, spec, _objective(booster, options), options, settle=True))
 
@@ -229,6 +244,14 @@ class Collection(Source):
     raw: RawRows
     is_remote = True
 
+    def through(self, surroundings: Surroundings, forest: Forest) -> Source:
+        if surroundings:
+            raise TypeError(
+                "a Dask collection cannot pass through the layers around a booster: give wrap the booster alone, with "
+                "the collections as its training saw them, or the rows as batches, ((X, y) for ...)"
+            )
+        return self
+
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         objective = _objective(booster, options)
         return judge(forest, *dask_moments(forest, spec, self.raw, objective, device=options.device))
@@ -236,6 +259,14 @@ class Collection(Source):
     def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
         objective = own_objective(spec)
         return Further(dask_moments(forest, spec, self.raw, objective, settle=False, device=options.device)[1])
+
+
+def _passed(batches: Iterator[Batch], surroundings: Surroundings) -> Iterator[tuple[Any, ...]]:
+    """Yield (X, y) or (X, y, weight) of each batch, as they are after the layers around a booster."""
+    for name, raw in batches:
+        with naming(name):
+            raw = surroundings.rows(raw)
+        yield (raw.X, raw.y) if raw.sample_weight is None else (raw.X, raw.y, raw.sample_weight)
 
 
 def _objective(booster: Any, options: Options) -> CustomObjective | None:

@@ -22,7 +22,7 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
             "update from batches, files, Dask or moments",
             "give the rows as one table, whose residuals rescale the boosted scale, or call tune",
         )
-    further, data = source.further(state.forest, state.spec, options)
+    further, data = source.through(state.surroundings, state.forest).further(state.forest, state.spec, options)
     moments = state.moments.faded(decay).merge(further)
     weights = leaf_weights(state.forest, state.spec, moments)
     before, after = (

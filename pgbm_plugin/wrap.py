@@ -23,6 +23,8 @@ from .saving.container import is_container
 from .saving.embedded import read_embedded
 from .sources import Held, Options, find_source
 from .streams.categories import with_category_columns
+from .surroundings.peel import peel
+from .surroundings.surroundings import Surroundings
 from .tables.categories import with_seen_categories
 from .tables.labelled import LabelledRows, RawRows
 
@@ -62,7 +64,9 @@ def wrap(
     ----------
     booster : live model, estimator or path
         An lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, a Dask model of either booster, or the path of
-        a saved model of either.
+        a saved model of either. Also what scikit-learn keeps around a fitted estimator of these: a Pipeline that ends
+        with it, a GridSearchCV or another search, a TransformedTargetRegressor with a monotone transform, a
+        FrozenEstimator, or several of them. Rows are then those that it takes, and outcomes are on its scale.
     X : table, data set or stream, optional
         The training rows, or held-out rows; `certificate` tells which. A table is NumPy, pandas, polars, PyArrow, SciPy
         sparse, torch, CuPy, cuDF or Dask. An lgb.Dataset or xgb.DMatrix brings its own y. `X` may be left out if the
@@ -133,11 +137,14 @@ def wrap(
         check_cv(cv)
     if variance is not None:
         check_variance(variance)
-    source = find_source(RawRows(X, y, sample_weight, init_score), label, weight)
+    raw = RawRows(X, y, sample_weight, init_score)
+    source = find_source(raw, label, weight)
     check_device(device, here=not source.is_remote)
     _check_is_booster(booster)
+    booster, surroundings = peel(booster)
     forest, spec = read_model(booster)
     check_recursion(spec, mean, variance)
+    surroundings = surroundings.around(forest)
     if categorical is not None:
         forest = forest.with_features(with_category_columns(forest.features, categorical))
     if isinstance(source, Held) and y is None:
@@ -146,11 +153,12 @@ def wrap(
             source.refuse_arguments(objective)
             _check_needs_no_table("pgbm", cv)
             _check_embedded(embedded, mean, variance)
+            embedded = replace(embedded, surroundings=surroundings)
             return _warned(ProbabilisticModel(embedded, device=device, n_jobs=n_jobs))
     if not source.may_be_table:
         _check_needs_no_table(variance, cv)
     train = None if cv is None else refit_on_folds(booster, spec)
-    spec, moments, certificate, data, trained = source.measure(
+    spec, moments, certificate, data, trained = source.through(surroundings, forest).measure(
         booster, forest, spec, Options(objective, device, n_jobs, progress)
     )
     if data is None:
@@ -164,22 +172,34 @@ def wrap(
         state = _with_scale(state, trained, n_jobs)
     model = _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
     if train is not None and data is not None:
-        _calibrate(model, train, data, X, cv, progress)
+        _calibrate(model, train, data, raw, surroundings, cv, progress)
+    model.state = replace(model.state, surroundings=surroundings)
     return model
 
 
-def _calibrate(model: ProbabilisticModel, train: Train, data: LabelledRows, X: Any, cv: Any, progress: bool) -> None:
-    """Tune a model on its training rows, with predictions by models that were trained without them."""
+def _calibrate(
+    model: ProbabilisticModel,
+    train: Train,
+    data: LabelledRows,
+    raw: RawRows,
+    surroundings: Surroundings,
+    cv: Any,
+    progress: bool,
+) -> None:
+    """Tune a model on its training rows, with predictions by models that were trained without them.
+
+    The model has no surroundings yet: the rows of `data` have passed through them.
+    """
     if model.certificate.status == "held-out":
         raise ValueError(
             f"cv= trains again on the rows of training, but {model.certificate.sentence}. Rows that training did not "
             f"see need no cv=: wrap(booster, X, y).tune(X, y)"
         )
-    predicted = predict_out_of_fold(train, model.spec, data, X, cv, model.n_jobs, progress)
+    predicted = predict_out_of_fold(train, model.spec, data, raw, surroundings, cv, model.n_jobs, progress)
     model.tune(
         data.rows,
         data.y,
-        out_of_fold=predicted,
+        out_of_fold=surroundings.forward(predicted),
         sample_weight=data.weight,
         init_score=data.init_score,
         progress=progress,

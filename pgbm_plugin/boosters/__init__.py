@@ -28,8 +28,6 @@ _INNER = {
     "model_": "its .model_ is wrapped already",
     "boosters": "if its .boosters[i] is one, give that, with the rows of its fold",
     "best_estimator_": "if its .best_estimator_ is one, give that",
-    "regressor_": "if its .regressor_ is one, give that, with y as it was transformed for training",
-    "steps": "if its [-1] is one, give that, with X as the steps before transform it",
 }
 
 _NO_DATA = (
@@ -84,13 +82,14 @@ def read_model(model: Any) -> Reading:
     model = _unpacked(model)
     booster = booster_of_model(model)
     if booster is None:
-        raise TypeError(_cannot_wrap(model))
+        raise TypeError(cannot_wrap(model))
     if booster.read_estimator is not None and booster_of_estimator(model) is booster:
         return with_precision(booster.read_estimator(model))
     return with_precision(booster.read_model(live_model(model)))
 
 
-def _cannot_wrap(model: Any) -> str:
+def cannot_wrap(model: Any) -> str:
+    """Return why this object cannot be wrapped, and what can."""
     kind = type(model).__name__
     accepted = ", ".join(booster.accepts for booster in BOOSTERS)
     way_out = f"give a {accepted} or the path of a saved model"

@@ -69,7 +69,7 @@ def read_held_out(
     raw, out_of_fold = RawRows(*map(in_memory, vars(raw).values())), in_memory(out_of_fold)
     _check_aligned(method, raw.X, raw.y)
     rows, init_score = read_unlabelled(state, raw.X, raw.init_score, device)
-    y = read_labels(y_name, raw.y, len(rows))
+    y = read_labels(y_name, state.surroundings.labels(raw.y), len(rows))
     weight = read_weights("sample_weight", raw.sample_weight, len(rows))
     predicted = None if out_of_fold is None else _read_out_of_fold(state, out_of_fold, len(rows))
     counts = np.ones(len(rows), bool)
@@ -112,6 +112,7 @@ def _read_out_of_fold(state: ModelState, values: Any, n: int) -> Array:
     """Return the (n,) predictions out of fold, NaN where there is none; refuse those that the model cannot make."""
     predicted = read_column("out_of_fold", values, n, may_miss=True)
     assert predicted is not None
+    predicted = state.surroundings.forward(predicted)
     if state.forest.link == LOG and np.any(predicted <= 0.0):
         raise ValueError(
             f"out_of_fold must be positive, because the model has a log link, but its smallest is "

@@ -16,6 +16,7 @@ from .gumbel import Gumbel
 from .laplace import Laplace
 from .logistic import Logistic
 from .lognormal import LogNormal
+from .mapped import Mapped
 from .negativebinomial import NegativeBinomial
 from .normal import Normal
 from .poisson import Poisson
@@ -36,6 +37,7 @@ __all__ = [
     "Laplace",
     "LogNormal",
     "Logistic",
+    "Mapped",
     "NegativeBinomial",
     "Normal",
     "Poisson",

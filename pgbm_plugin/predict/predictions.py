@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 
 def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> tuple[Rows, Array | None]:
-    """Check a table, or a booster's data set, and return its rows and their init_score."""
+    """Check a table, or a booster's data set, and return its rows and their init_score.
+
+    Here the rows pass through the steps around the booster.
+    """
+    X = state.surroundings.table(X)
     own = read_dataset(X)
     if own is not None:
         X, init_score = own.X, own.init_score if init_score is None else init_score
@@ -36,7 +40,8 @@ def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> 
 
 def predict_mean(state: ModelState, rows: Rows, init_score: Array | None, n_jobs: int | None) -> AnyArray:
     """Return the (n,) predictions, with the booster's bits."""
-    return to_response(state.forest, margins(state.forest, rows, state.leaf_value, init_score, n_jobs))
+    prediction = to_response(state.forest, margins(state.forest, rows, state.leaf_value, init_score, n_jobs))
+    return state.surroundings.outcome(prediction)
 
 
 def predict_margins(
@@ -82,7 +87,8 @@ def predict_distributions(
     if precision is not None:
         predicted = replace(predicted, precision=precision)
     distributions, limits = predicted.distribution(family, chosen.calibration, **options), chosen.limits(distribution)
-    return predicted.prediction, distributions if limits is None else limits.limit(distributions)
+    distributions = distributions if limits is None else limits.limit(distributions)
+    return state.surroundings.outcome(predicted.prediction), state.surroundings.distribution(distributions)
 
 
 def _read_precision(values: Any, n: int) -> Array | None:

@@ -14,13 +14,15 @@ from ..checks import Variance
 from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
 from ..leaves.weights import LeafWeights, leaf_weights, paper_leaf_values
-from ..trees.forest import Forest
+from ..surroundings.surroundings import ALONE, Surroundings
+from ..trees.forest import Features, Forest
 from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
 from .chosen import Chosen
 from .log_scale import LogScale
 from .power_map import NO_SPREAD, Calibration
 from .recursion import recursion
+from .support import Support
 
 Mean = Literal["booster", "pgbm"]
 """Leaf values of predictions: those that the booster stored, or the paper's expected weights."""
@@ -40,6 +42,7 @@ class ModelState:
     mean: Mean = "booster"  # leaf values of predictions
     variance: Variance = "pgbm"  # default of `tune`'s argument `variance`
     training_scale: LogScale | None = None  # the scale boosted from the rows that `wrap` saw
+    surroundings: Surroundings = ALONE  # what rows and outcomes pass through, outside of all the above
 
     @classmethod
     def new(
@@ -59,6 +62,21 @@ class ModelState:
         if self.mean == "booster":
             return self.forest.leaf_value
         return paper_leaf_values(self.forest, self.spec, self.weights)
+
+    @property
+    def columns(self) -> Features:
+        """Return the columns of the tables that users give."""
+        return self.surroundings.columns(self.forest.features)
+
+    def bounds(self, named: Support | None) -> Support | None:
+        """Return bounds of the outcome as bounds of what the booster predicts."""
+        transform = self.surroundings.transform
+        if named is None or transform is None:
+            return named
+        ends = np.array([named.lower, named.upper] if transform.rising else [named.upper, named.lower])
+        levels = transform.level(ends)
+        low, high = np.where(np.isinf(ends), [-np.inf, np.inf], levels).tolist()
+        return Support(low, high)
 
     @property
     def support(self) -> float:

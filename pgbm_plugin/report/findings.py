@@ -146,7 +146,7 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findin
 
 def _seen(model: ProbabilisticModel, rows: Rows, y: Array) -> str:
     """Return the step that saw these rows: "tune", "wrap" or ""."""
-    if model.chosen.tuned_on == hash_labels(y):
+    if model.chosen.tuned_on == hash_labels(model.state.surroundings.labels(y)):
         return "tune"
     wrapped = are_wrapped_rows(model.forest, model.moments, rows) and model.certificate.status != "held-out"
     return "wrap" if wrapped else ""

@@ -218,13 +218,14 @@ SCALARS: dict[str, dict[str, Kind]] = {
     "support": _BOUNDS,
     "scale": _SCALE,
     "training_scale": {**_SCALE, "power": _choice(0.0)},  # made of residuals alone
+    "surroundings": {"described": _text},
     "model": {"mean": _choice("booster", "pgbm"), "variance": _choice("pgbm", "boosted", "auto"), "default_rho": _real},
 }
 
 # Sections that may be null.
-_OPTIONAL_SECTIONS = ("objective", "conformal", "bounds", "support", "scale", "training_scale")
+_OPTIONAL_SECTIONS = ("objective", "conformal", "bounds", "support", "scale", "training_scale", "surroundings")
 # Sections that older files do not have; they are written only if they are not null.
-NEW_SECTIONS = ("bounds", "support")
+NEW_SECTIONS = ("bounds", "support", "surroundings")
 
 
 def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ..predict.log_scale import LogScale
 from ..predict.power_map import Calibration
 from ..predict.state import ModelState
 from ..predict.support import Support
+from ..surroundings.surroundings import Surroundings
 from ..trees.forest import NODE, Features, Forest, tree_digests
 from ..trees.objectives import SIGNED_SQRT, SQUARED, Objective, custom, forgotten
 from ..trees.training_spec import TrainingSpec
@@ -75,6 +76,7 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
         "support": chosen.support,
         "scale": chosen.scale,
         "training_scale": state.training_scale,
+        "surroundings": state.surroundings if state.surroundings.described else None,
         "model": state,
     }
     arrays: dict[str, NDArray[Any]] = {}
@@ -89,7 +91,8 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
     for part, kinds in (TREE_SCALARS | SCALARS if trees else SCALARS).items():
         if part in owners and not (part in NEW_SECTIONS and owners[part] is None):
             owner = owners[part]
-            header[part] = owner and {field: _writable(getattr(owner, field)) for field in kinds}
+            entries = None if owner is None else {field: _writable(getattr(owner, field)) for field in kinds}
+            header[part] = entries
     header["objective"], scores = _objective_entries(state.spec.objective), chosen.conformal
     header["conformal"] = scores and {"rho": scores.rho, **vars(scores.calibration)}
     return pack(arrays, header, f"pgbm_plugin {__version__}")
@@ -173,6 +176,7 @@ def _state(parts: Mapping[str, Any], forest: Forest) -> ModelState:
         certificate=Certificate(**parts["certificate"]),
         chosen=_chosen(parts),
         training_scale=_scale(parts["training_scale"]),
+        surroundings=Surroundings(lost=(parts["surroundings"] or {}).get("described", "")),
         **parts["model"],
     )
 

@@ -19,6 +19,7 @@ LAYERS = [
     "losses",
     "leaves",
     "distributions",
+    "surroundings",
     "predict",
     "calibration",
     "streams",

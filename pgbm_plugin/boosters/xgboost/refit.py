@@ -50,7 +50,7 @@ def refit(model: Any, spec: TrainingSpec) -> Train:
             y,
             weight=weight,
             base_margin=init_score,
-            feature_types=kinds or None,
+            feature_types=kinds if "c" in kinds else None,
             enable_categorical=True,
         )
         own = None if gradients is None else lambda margin, _: gradients(margin, y)

@@ -1,0 +1,1 @@
+"""What people keep around a booster: fitted steps that rows pass through, and transforms of the outcome."""
