@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import AnyArray
 from ..distributions.empirical import bin_of
 from ..errors import warn
-from ..predict.chosen import Chosen, ConformalScores, hash_labels
+from ..predict.chosen import Chosen, ConformalScores, CrossFitted, hash_labels, hash_outcomes
 from ..predict.response import Margins
 from ..predict.state import ModelState
 from ..predict.support import Support
@@ -40,9 +40,16 @@ def conformalize(
     if bounds is not None:
         bounds.check_labels("y_cal", held_out.y)
     residuals, std = held_out.margins.standardised_residuals(held_out.y, calibration)
-    # a scale that has seen the rows makes their residuals look small; `tune` kept those of scales that had not
-    if chosen.residuals is not None and out_of_fold is not None and seen and chosen.cross_fitted == scores:
-        residuals = chosen.residuals
+    if seen and out_of_fold is not None and chosen.scale is not None:
+        # a scale that has seen the rows makes their residuals look small; `tune` kept those of scales that had not
+        outcomes = hash_outcomes(held_out.y, held_out.margins.prediction)
+        if chosen.residuals is not None and chosen.cross_fitted == CrossFitted(scores, outcomes):
+            residuals = chosen.residuals
+        else:
+            warn(
+                "tune has boosted the variance from these rows, and intervals may be too narrow: call tune again, and "
+                "then conformalize with the same rows and out_of_fold, in the same order"
+            )
     return replace(
         chosen,
         distribution="conformal",

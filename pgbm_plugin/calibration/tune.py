@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import Variance, check_variance
-from ..predict.chosen import Chosen, ConformalScores, hash_labels
+from ..predict.chosen import Chosen, ConformalScores, CrossFitted, hash_labels, hash_outcomes
 from ..predict.state import ModelState
 from ..predict.support import Support
 from ..tables.labelled import RawRows
@@ -82,7 +82,10 @@ def tune(
             rate=HELD_OUT_RATE if out_of_fold is None else TRAINING_RATE,
             families_of=lambda rows, rho: search(rows, rho, grid=np.array([rho]), **options),
         )
-    scored = ConformalScores(len(result.residuals), result.best.rho, result.best.calibration)
+    cross_fitted = None
+    if out_of_fold is not None:
+        scores = ConformalScores(len(result.residuals), result.best.rho, result.best.calibration)
+        cross_fitted = CrossFitted(scores, hash_outcomes(held_out.y, held_out.margins.prediction))
     chosen = Chosen(
         result.best.rho,
         result.best.distribution,
@@ -90,7 +93,7 @@ def tune(
         result.residuals,
         tuned_on=hash_labels(held_out.y),
         scale=scale,
-        cross_fitted=None if out_of_fold is None else scored,
+        cross_fitted=cross_fitted,
         residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
         around=result.best.distribution,
         residual_bin=result.residual_bin,
