@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from ...arrays import AnyArray, Array
 from ...errors import UnsupportedModelError
 from ...trees.objectives import Gradients
 from ...trees.training_spec import TrainingSpec
-from ..booster import Train
+from ..booster import OTHER_WAY, Train
 from .model import states_parameters
 
 # Parameters that the configuration shows and that `xgb.train` does not take, or that XGBoost chose itself.
@@ -21,8 +22,7 @@ _NOT_GIVEN = {
 
 _LOST = (
     "cv= trains again with the parameters of training, which XGBoost does not store in files: give the live model or "
-    "the XGBRegressor, before it was saved, or give predictions of models trained on folds to model.tune(X, y, "
-    "out_of_fold=p)"
+    f"the XGBRegressor, before it was saved, or {OTHER_WAY}"
 )
 
 
@@ -36,6 +36,13 @@ def refit(model: Any, spec: TrainingSpec) -> Train:
     if not states_parameters(learner):
         raise UnsupportedModelError(_LOST)
     params = dict(_parameters(learner))
+    rate, own = float(params["eta"]) / int(params.get("num_parallel_tree", 1)), spec.alpha[~spec.constant]
+    if len(own) and not math.isclose(rate, own[0], rel_tol=1e-3):
+        raise UnsupportedModelError(
+            f"cv= trains again with the live configuration, which has the learning rate {rate:g}, but the trees have "
+            f"{own[0]:g}: the parameters changed during or after training, and XGBoost keeps only the last ones: "
+            f"{OTHER_WAY}"
+        )
     kinds = ["c" if kind == "c" else "q" for kind in model.feature_types or ()]
 
     def train(
