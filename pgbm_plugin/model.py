@@ -453,13 +453,13 @@ class ProbabilisticModel:
         device : str, optional
             Where to compute. Default: the model's.
         lower, upper : float, optional
-            Bounds of the outcomes, as in `tune`. Default: those that `tune` was told.
+            Bounds of the outcomes, as in `tune`. Default: each the one that `tune` was told.
         """
         from .calibration.conformal import conformalize
 
         _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
-        bounds = named_bounds(lower, upper)
+        bounds = named_bounds(lower, upper, default=self.chosen.bounds)
         chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs, bounds)
         self.state = replace(self.state, chosen=chosen)
         return self

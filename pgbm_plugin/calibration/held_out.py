@@ -13,6 +13,7 @@ from ..leaves.moments import LeafMoments
 from ..predict.predictions import predict_margins, read_unlabelled
 from ..predict.response import Margins
 from ..predict.state import ModelState
+from ..predict.support import Support
 from ..routes.choose import choose_route
 from ..tables.columns import read_column, read_labels, read_weights
 from ..tables.in_memory import in_memory
@@ -47,6 +48,7 @@ def read_held_out(
     n_jobs: int | None,
     *,
     out_of_fold: Any = None,
+    bounds: Support | None = None,
     recursion: bool = False,
 ) -> HeldOut:
     """Read held-out rows for a method of the model; warn if training saw them or if they do not fit the model.
@@ -61,6 +63,8 @@ def read_held_out(
         Number of rows that the method needs.
     out_of_fold : column, optional
         Predictions of the rows by models that were trained without them, in place of the model's own; NaN for none.
+    bounds : Support or None
+        Bounds that no label may lie beyond.
     recursion : bool
         Whether variances are those of the recursion, even if the model has a boosted scale.
     """
@@ -87,6 +91,8 @@ def read_held_out(
         raise ValueError(f"{method} needs at least {at_least} rows{kind}, it got {n}")
     if state.spec.objective is not None:
         state.spec.objective.check_labels(y)
+    if bounds is not None:
+        bounds.check_labels(y_name, np.where(counts, y, np.nan))
     if predicted is None and are_wrapped_rows(state.forest, state.moments, rows):
         if state.certificate.status != "held-out":
             warn(

@@ -44,7 +44,7 @@ def tune(
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
     held_out = read_held_out(
-        state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold, recursion=True
+        state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold, bounds=bounds, recursion=True
     )
     no_spread = not np.any(held_out.margins.variance > 0)
     if no_spread and source == "pgbm":
@@ -54,8 +54,6 @@ def tune(
         )
     weight = np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
     positive = distributions is not None or state.predicts_positive()
-    if bounds is not None:
-        bounds.check_labels("y_val", held_out.y)
     weight = weight / weight.sum()
     metric, unit = choose_metric(score, held_out.y, held_out.margins, weight)
     validation = Validation(
