@@ -28,7 +28,6 @@ from .predict.predictions import (
     summary,
 )
 from .predict.state import Mean, ModelState
-from .predict.support import named_bounds
 from .sources import Options, find_source
 from .streams.batches import is_stream, naming, unlabelled_stream
 from .tables.labelled import RawRows
@@ -421,7 +420,7 @@ class ProbabilisticModel:
             device=self._device(device),
             n_jobs=self.n_jobs,
             progress=progress,
-            bounds=self.state.bounds(named_bounds(lower, upper)),
+            bounds=self.state.bounds(lower, upper),
         )
         self.state = replace(self.state, chosen=chosen)
         return result
@@ -462,13 +461,13 @@ class ProbabilisticModel:
         device : str, optional
             Where to compute. Default: the model's.
         lower, upper : float, optional
-            Bounds of the outcomes, as in `tune`. Default: those that `tune` was told.
+            Bounds of the outcomes, as in `tune`. Default: each the one that `tune` was told.
         """
         from .calibration.conformal import conformalize
 
         _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
-        bounds = self.state.bounds(named_bounds(lower, upper))
+        bounds = self.state.bounds(lower, upper, default=self.chosen.bounds)
         chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs, bounds)
         self.state = replace(self.state, chosen=chosen)
         return self

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .arrays import AnyArray, Array
 from .boosters import completed, read_model, refit, with_names_of_training
-from .boosters.booster import Train
+from .boosters.booster import OTHER_WAY, Train
 from .calibration.folds import Fold, check_cv, read_folds
 from .errors import UnsupportedModelError
 from .losses.custom_objectives import (
@@ -32,8 +32,6 @@ from .tables.labelled import LabelledRows, RawRows, read_labelled
 from .tables.rows import read_rows
 from .trees.objectives import Gradients
 from .trees.training_spec import TrainingSpec
-
-_OTHER_WAY = "train on folds yourself, and give their predictions to model.tune(X, y, out_of_fold=p)"
 
 
 def out_of_fold(
@@ -96,7 +94,7 @@ def refit_on_folds(booster: Any, spec: TrainingSpec) -> Train:
     if spec.sequential and len(rates) and np.ptp(rates) > 1e-3 * rates.max():
         raise UnsupportedModelError(
             f"cv= trains again with the parameters of training, but the learning rate changed from tree to tree "
-            f"(a schedule), which the model does not store: {_OTHER_WAY}"
+            f"(a schedule), which the model does not store: {OTHER_WAY}"
         )
     return refit(booster, spec)
 
@@ -172,10 +170,10 @@ def _check_separable(spec: TrainingSpec, gradients: Gradients, data: LabelledRow
     except Exception as error:
         raise UnsupportedModelError(
             f"the custom objective fails on a part of the rows ({error}), so the model cannot be trained on folds: "
-            f"{_OTHER_WAY}"
+            f"{OTHER_WAY}"
         ) from error
     if whole.shape != own.shape or not np.allclose(whole, own, rtol=1e-4, atol=1e-6 * np.abs(whole).max()):
         raise UnsupportedModelError(
             f"the custom objective couples rows: their gradients depend on which others are there, so a model of some "
-            f"of the rows is another model. cv= cannot be used: {_OTHER_WAY}"
+            f"of the rows is another model. cv= cannot be used: {OTHER_WAY}"
         )

@@ -15,7 +15,7 @@ from ..tables.frames import with_names_of
 from ..tables.labelled import RawRows
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
-from .booster import Booster, Reading, Train, class_names
+from .booster import OTHER_WAY, Booster, Reading, Train, class_names
 from .catboost import CATBOOST
 from .histgradient import HISTGRADIENT
 from .lightgbm import LIGHTGBM
@@ -169,10 +169,7 @@ def refit(model: Any, spec: TrainingSpec) -> Train:
         booster = booster_of_model(model)
     if booster is None or booster.refit is None:
         name = "this booster" if booster is None else booster.name
-        raise UnsupportedModelError(
-            f"cv= trains again on folds, which is not supported for {name}: train on folds yourself, and give their "
-            f"predictions to model.tune(X, y, out_of_fold=p)"
-        )
+        raise UnsupportedModelError(f"cv= trains again on folds, which is not supported for {name}: {OTHER_WAY}")
     return booster.refit(model, spec)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import AnyArray
 from ..distributions.empirical import bin_of
 from ..errors import warn
-from ..predict.chosen import Chosen, ConformalScores, hash_labels
+from ..predict.chosen import Chosen, ConformalScores, CrossFitted, hash_labels, hash_outcomes
 from ..predict.predictions import check_variance_known
 from ..predict.response import Margins
 from ..predict.state import ModelState
@@ -28,23 +28,29 @@ def conformalize(
     out_of_fold: Any,
     device: str,
     n_jobs: int | None,
-    bounds: Support | None = None,
+    bounds: Support | None,
 ) -> Chosen:
     """Return the settings with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
     check_variance_known(state)
-    held_out = read_held_out(state, "conformalize", raw, "y_cal", 2, device, n_jobs, out_of_fold=out_of_fold)
+    held_out = read_held_out(
+        state, "conformalize", raw, "y_cal", 2, device, n_jobs, out_of_fold=out_of_fold, bounds=bounds
+    )
     chosen, calibration = state.chosen, state.floored_calibration()
     scores, seen = ConformalScores(len(held_out.y), chosen.rho, calibration), hash_labels(held_out.y) == chosen.tuned_on
     if seen and out_of_fold is None:
         warn("tune has seen these rows, so coverage is not guaranteed: give conformalize rows of its own")
     edges = chosen.bin_edges if chosen.distribution in ("conformal", chosen.around) else None
-    bounds = chosen.bounds if bounds is None else bounds
-    if bounds is not None:
-        bounds.check_labels("y_cal", held_out.y)
     residuals, std = held_out.margins.standardised_residuals(held_out.y, calibration)
-    # a scale that has seen the rows makes their residuals look small; `tune` kept those of scales that had not
-    if chosen.residuals is not None and out_of_fold is not None and seen and chosen.cross_fitted == scores:
-        residuals = chosen.residuals
+    if seen and out_of_fold is not None and chosen.scale is not None:
+        # a scale that has seen the rows makes their residuals look small; `tune` kept those of scales that had not
+        outcomes = hash_outcomes(held_out.y, held_out.margins.prediction)
+        if chosen.residuals is not None and chosen.cross_fitted == CrossFitted(scores, outcomes):
+            residuals = chosen.residuals
+        else:
+            warn(
+                "tune has boosted the variance from these rows, and intervals may be too narrow: call tune again, and "
+                "then conformalize with the same rows and out_of_fold, in the same order"
+            )
     return replace(
         chosen,
         distribution="conformal",

@@ -30,7 +30,7 @@ def check_cv(cv: Any) -> None:
     if _is_number(cv):
         if cv < 2:
             raise ValueError(f"cv must be at least 2 folds, not {cv}")
-    elif isinstance(cv, (str, bytes, float)) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
+    elif isinstance(cv, (str, bytes, float, type)) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
         raise TypeError(
             f"cv must be a number of folds, a scikit-learn splitter, or a list of (train, test) rows, not {cv!r:.60}"
         )
@@ -90,9 +90,12 @@ def _read_fold(k: int, pair: Any, n: int) -> Fold:
             part = np.flatnonzero(part)
         if part.ndim != 1 or (part.dtype.kind not in "iu" and len(part)):
             raise TypeError(f"cv: the {name} rows of fold {k} must be a list of row numbers, or a mask of all {n} rows")
-        rows = np.unique(part.astype(np.int64))
+        rows, count = np.unique(part.astype(np.int64), return_counts=True)
         if not len(rows):
             raise ValueError(f"cv: fold {k} has no {name} rows")
+        if count.max() > 1:
+            twice = rows[count.argmax()]
+            raise ValueError(f"cv: the {name} rows of fold {k} hold row {twice} {count.max()} times; give it once")
         if rows[0] < 0 or rows[-1] >= n:
             wrong = rows[0] if rows[0] < 0 else rows[-1]
             raise ValueError(f"cv: fold {k} names row {wrong}, but rows are numbered from 0 to {n - 1}")

@@ -13,6 +13,7 @@ from ..leaves.moments import LeafMoments
 from ..predict.predictions import predict_margins, read_unlabelled
 from ..predict.response import Margins
 from ..predict.state import ModelState
+from ..predict.support import Support
 from ..routes.choose import choose_route
 from ..tables.columns import read_column, read_labels, read_weights
 from ..tables.in_memory import in_memory
@@ -47,6 +48,7 @@ def read_held_out(
     n_jobs: int | None,
     *,
     out_of_fold: Any = None,
+    bounds: Support | None = None,
     recursion: bool = False,
 ) -> HeldOut:
     """Read held-out rows for a method of the model; warn if training saw them or if they do not fit the model.
@@ -61,13 +63,16 @@ def read_held_out(
         Number of rows that the method needs.
     out_of_fold : column, optional
         Predictions of the rows by models that were trained without them, in place of the model's own; NaN for none.
+    bounds : Support or None
+        Bounds that no label may lie beyond.
     recursion : bool
         Whether variances are those of the recursion, even if the model has a boosted scale.
     """
     if raw.y is None:
         raise TypeError(f"{method} needs labels: model.{method}(X, y)")
     raw, out_of_fold = RawRows(*map(in_memory, vars(raw).values())), in_memory(out_of_fold)
-    _check_aligned(method, raw.X, raw.y)
+    for name, column in (("y", raw.y), ("out_of_fold", out_of_fold)):
+        _check_aligned(method, raw.X, name, column)
     rows, init_score = read_unlabelled(state, raw.X, raw.init_score, device)
     y = read_labels(y_name, state.surroundings.labels(raw.y), len(rows))
     weight = read_weights("sample_weight", raw.sample_weight, len(rows))
@@ -86,6 +91,8 @@ def read_held_out(
         raise ValueError(f"{method} needs at least {at_least} rows{kind}, it got {n}")
     if state.spec.objective is not None:
         state.spec.objective.check_labels(y)
+    if bounds is not None:
+        bounds.check_labels(y_name, np.where(counts, y, np.nan))
     if predicted is None and are_wrapped_rows(state.forest, state.moments, rows):
         if state.certificate.status != "held-out":
             warn(
@@ -101,7 +108,7 @@ def read_held_out(
         rows, y, margins = rows.sample(used), y[used], margins.take(used)
         weight, predicted = (None if column is None else column[used] for column in (weight, predicted))
     if predicted is not None:
-        _check_out_of_sample(predicted, margins.prediction)
+        _check_out_of_sample(predicted, margins.prediction, y)
         margins = margins.around(predicted)
     if init_score is not None or not state.spec.own_starts:  # otherwise the user was warned of a missing init_score
         check_centred(method, y, margins.prediction)
@@ -121,16 +128,18 @@ def _read_out_of_fold(state: ModelState, values: Any, n: int) -> Array:
     return predicted
 
 
-def _check_out_of_sample(predicted: Array, own: AnyArray) -> None:
-    """Refuse predictions that are the model's own: training saw the rows, so their residuals are too small."""
+def _check_out_of_sample(predicted: Array, own: AnyArray, y: Array) -> None:
+    """Refuse predictions that are the model's own, or the labels: their residuals are too small."""
     # some may agree by chance, where predictions take few values
-    same = np.abs(predicted - own) <= 1e-6 * (np.abs(own) + np.ptp(own))
-    if np.ptp(own) > 0.0 and same.all():
+    near, spread = 4.0 * np.finfo(np.float64).eps * np.abs(own) + 1e-6 * np.ptp(own), np.ptp(own) > 0.0
+    if spread and any(np.all(np.abs(predicted - values) <= near) for values in (own, own.astype(np.float32))):
         raise ValueError(
             "out_of_fold equals the model's own predictions: these are in-sample, and their residuals are too small. "
             "Give predictions of models that were trained without the rows they predict: "
             "pgbm_plugin.out_of_fold(booster, X, y), or scikit-learn's cross_val_predict"
         )
+    if spread and np.array_equal(predicted, y):
+        raise ValueError("out_of_fold equals the labels, so there is no residual to calibrate by: give predictions")
 
 
 def are_wrapped_rows(forest: Forest, moments: LeafMoments, rows: Rows) -> bool:
@@ -146,15 +155,18 @@ def are_wrapped_rows(forest: Forest, moments: LeafMoments, rows: Rows) -> bool:
     return True
 
 
-def _check_aligned(method: str, X: Any, y: Any) -> None:
-    """Warn if the index of y has the rows of X in another order, because rows are matched by position."""
-    index, label_index = getattr(X, "index", None), getattr(y, "index", None)
-    if index is None or label_index is None or callable(index) or callable(label_index):
+def _check_aligned(method: str, X: Any, name: str, column: Any) -> None:
+    """Warn if the index of a column has the rows of X in another order, because rows are matched by position."""
+    index, own = getattr(X, "index", None), getattr(column, "index", None)
+    if index is None or own is None or callable(index) or callable(own):
         return
-    if len(index) != len(label_index) or index.equals(label_index):
+    if len(index) != len(own) or index.equals(own):
         return
-    if index.is_unique and set(index) == set(label_index):
-        warn(f"{method}: the index of y has the rows of X in another order, but is not used; give y.loc[X.index]")
+    if index.is_unique and set(index) == set(own):
+        warn(
+            f"{method}: the index of {name} has the rows of X in another order, but is not used; give "
+            f"{name}.loc[X.index]"
+        )
 
 
 def check_centred(method: str, y: Array, prediction: Array) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import Variance, check_variance
-from ..predict.chosen import Chosen, ConformalScores, hash_labels
+from ..predict.chosen import Chosen, ConformalScores, CrossFitted, hash_labels, hash_outcomes
 from ..predict.state import ModelState, check_recursion
 from ..predict.support import Support
 from ..tables.labelled import RawRows
@@ -46,7 +46,7 @@ def tune(
     if source != "pgbm" and not calibrate:
         raise ValueError(f"variance={source!r} is a calibration itself, so it needs calibrate=True")
     held_out = read_held_out(
-        state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold, recursion=True
+        state, "tune", raw, "y_val", MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold, bounds=bounds, recursion=True
     )
     no_spread = not np.any(held_out.margins.variance > 0)
     if no_spread and source == "pgbm":
@@ -56,8 +56,6 @@ def tune(
         )
     weight = np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
     positive = distributions is not None or state.predicts_positive()
-    if bounds is not None:
-        bounds.check_labels("y_val", held_out.y)
     weight = weight / weight.sum()
     metric, unit = choose_metric(score, held_out.y, held_out.margins, weight)
     validation = Validation(
@@ -86,7 +84,10 @@ def tune(
             rate=HELD_OUT_RATE if out_of_fold is None else TRAINING_RATE,
             families_of=lambda rows, rho: search(rows, rho, grid=np.array([rho]), **options),
         )
-    scored = ConformalScores(len(result.residuals), result.best.rho, result.best.calibration)
+    cross_fitted = None
+    if out_of_fold is not None:
+        scores = ConformalScores(len(result.residuals), result.best.rho, result.best.calibration)
+        cross_fitted = CrossFitted(scores, hash_outcomes(held_out.y, held_out.margins.prediction))
     chosen = Chosen(
         result.best.rho,
         result.best.distribution,
@@ -94,7 +95,7 @@ def tune(
         result.residuals,
         tuned_on=hash_labels(held_out.y),
         scale=scale,
-        cross_fitted=None if out_of_fold is None else scored,
+        cross_fitted=cross_fitted,
         residual_weight=None if held_out.weight is None else validation.some(result.rows).weight,
         around=result.best.distribution,
         residual_bin=result.residual_bin,

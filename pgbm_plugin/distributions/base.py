@@ -270,8 +270,15 @@ class Distribution(ABC):
         return -self.logpdf(y)
 
     def pit(self, y: ArrayLike) -> Array:
-        """Return the probability integral transform (PIT) of each outcome: uniform if the distributions are right."""
-        return self.cdf(y)
+        """Return the probability integral transform (PIT) of each outcome: uniform if the distributions are right.
+
+        It is P(Y < y) + P(Y = y) / 2. Where outcomes have a probability of their own, such as counts or those on a
+        bound, its mean is still 1/2, but it is not exactly uniform.
+        """
+        if not (self.has_mass or self.needs_residuals):
+            return self.cdf(y)
+        y = np.asarray(y, np.float64)
+        return 0.5 * (self.cdf(y) + self.cdf(np.nextafter(y, -np.inf)))
 
     def to_scipy(self) -> Any:
         """Return a frozen scipy.stats distribution with (n,) parameters, which are NaN in point masses."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ..arrays import Array
 from .base import Distribution
@@ -80,10 +79,6 @@ class Clipped(Derived):
             raise ValueError(f"the lower bound must be less than the upper one, not {lower:g} and {upper:g}")
         self.lower, self.upper = float(lower), float(upper)
         super().__init__(inner)
-
-    def pit(self, y: ArrayLike) -> Array:
-        """Return the probability integral transform (PIT) of each outcome; for counts, the mid-point one."""
-        return self.cdf(y) - 0.5 * self.pdf(y) if isinstance(self._inner, Discrete) else self.cdf(y)
 
     def _outcome(self, z: Array) -> Array:
         return np.clip(z, self.lower, self.upper)

@@ -32,13 +32,6 @@ class Discrete(Distribution):
     def _isf(self, q: Array, **params: Array) -> Array:
         return _search(lambda k: self._sf(k, **params) <= q, *self._moments(**params), q <= 0.0)
 
-    def pit(self, y: ArrayLike) -> Array:
-        """Return the mid-point probability integral transform (PIT) of each outcome, P(Y < y) + P(Y = y) / 2.
-
-        Its mean is 1/2 if the distributions are right. It is not exactly uniform, because outcomes are whole numbers.
-        """
-        return self.cdf(y) - 0.5 * self.pdf(y)
-
 
 def _search(
     reached: Callable[[Array], NDArray[np.bool_]], mean: Array, variance: Array, infinite: NDArray[np.bool_]

@@ -46,10 +46,6 @@ class Snapped(Derived):
         distance, half_spread = self._sums(y, **self.params)
         return without_own(distance, half_spread, share)
 
-    def pit(self, y: ArrayLike) -> Array:
-        """Return the mid-point probability integral transform (PIT) of each outcome, P(Y < y) + P(Y = y) / 2."""
-        return self.cdf(y) - 0.5 * self.pdf(y)
-
     def _outcome(self, z: Array) -> Array:
         return np.where(np.isnan(z), np.nan, self.values[np.searchsorted(self._middle, z)])
 

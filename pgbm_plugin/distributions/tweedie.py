@@ -136,7 +136,8 @@ def _sums(
     """Sum terms over the counts n = 1, 2, ... around a peak, for each of r rows.
 
     A sum of terms that form a bell equals the sum over every h-th of them, times h: to 1e-12, if the bell has a
-    standard deviation of 1.5 h. So there are not many more terms for large counts than for small ones.
+    standard deviation of 1.5 h. So there are not many more terms for large counts than for small ones. A bell that is
+    cut off at n = 1 is summed in full.
 
     Parameters
     ----------
@@ -151,8 +152,8 @@ def _sums(
     logarithms : bool
         Whether terms and results are logarithms.
     """
-    step = np.maximum(np.floor(bell / 1.5), 1.0)
     low = np.maximum(np.floor(peak - _DEVIATIONS * reach), 1.0)
+    step = np.where(low > 1.0, np.maximum(np.floor(bell / 1.5), 1.0), 1.0)
     length = np.ceil((peak + _DEVIATIONS * reach + _FEW - low) / step).astype(np.int64) + 1
     out: list[list[Array]] = []
     begin, ends = 0, np.cumsum(length)

@@ -29,6 +29,14 @@ class ConformalScores:
 
 
 @dataclass(frozen=True)
+class CrossFitted:
+    """What the residuals of `tune` with out-of-fold predictions are scores of."""
+
+    scores: ConformalScores
+    outcomes: bytes  # see `hash_outcomes`
+
+
+@dataclass(frozen=True)
 class Chosen:
     """The settings that `tune`, `conformalize` or the user chose. Read-only; `model.chosen` holds them.
 
@@ -61,7 +69,7 @@ class Chosen:
         Bounds that the user named, for every family.
     support : Support or None
         Bounds or lattice of the labels that `tune` found, for the family that it chose.
-    cross_fitted : ConformalScores or None
+    cross_fitted : CrossFitted or None
         What the residuals of `tune` with out-of-fold predictions are scores of: each is in the unit of a scale that had
         not seen its row. None after any other `tune`; files do not keep it.
     by_user : bool
@@ -81,7 +89,7 @@ class Chosen:
     bin_edges: Array | None = None
     bounds: Support | None = None
     support: Support | None = None
-    cross_fitted: ConformalScores | None = None
+    cross_fitted: CrossFitted | None = None
     by_user: bool = False
 
     def __post_init__(self) -> None:
@@ -218,3 +226,8 @@ def _in_words(cls: type[Distribution], options: dict[str, Any]) -> str:
 def hash_labels(y: Array) -> bytes:
     """Hash labels regardless of their order, to recognise rows that `tune` has seen."""
     return hashlib.sha256(np.sort(y).tobytes()).digest()
+
+
+def hash_outcomes(y: Array, prediction: AnyArray) -> bytes:
+    """Hash labels and predictions in their order, to recognise rows whose residuals are known."""
+    return hashlib.sha256(np.stack([y, prediction.astype(np.float64)]).tobytes()).digest()

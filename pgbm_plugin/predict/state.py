@@ -22,7 +22,7 @@ from .chosen import Chosen
 from .log_scale import LogScale
 from .power_map import NO_SPREAD, Calibration
 from .recursion import recursion
-from .support import Support
+from .support import Support, named_bounds
 
 Mean = Literal["booster", "pgbm"]
 """Leaf values of predictions: those that the booster stored, or the paper's expected weights."""
@@ -68,15 +68,18 @@ class ModelState:
         """Return the columns of the tables that users give."""
         return self.surroundings.columns(self.forest.features)
 
-    def bounds(self, named: Support | None) -> Support | None:
-        """Return bounds of the outcome as bounds of what the booster predicts."""
-        transform = self.surroundings.transform
+    def bounds(self, lower: Any, upper: Any, default: Support | None = None) -> Support | None:
+        """Return bounds of the outcome that a user named as bounds of what the booster predicts.
+
+        In place of None are those of `default`.
+        """
+        named, transform = named_bounds(lower, upper), self.surroundings.transform
         if named is None or transform is None:
-            return named
-        ends = np.array([named.lower, named.upper] if transform.rising else [named.upper, named.lower])
-        levels = transform.level(ends)
-        low, high = np.where(np.isinf(ends), [-np.inf, np.inf], levels).tolist()
-        return Support(low, high)
+            return named_bounds(lower, upper, default)
+        ends = np.array([named.lower, named.upper])
+        levels = np.where(np.isinf(ends), ends if transform.rising else -ends, transform.level(ends))
+        translated = [None if bound is None else level for bound, level in zip((lower, upper), levels, strict=True)]
+        return named_bounds(*(translated if transform.rising else translated[::-1]), default)
 
     @property
     def support(self) -> float:

@@ -80,13 +80,13 @@ class Support:
         return f"at most {self.upper:g}" if math.isinf(self.lower) else f"from {self.lower:g} to {self.upper:g}"
 
 
-def named_bounds(lower: Any, upper: Any) -> Support | None:
-    """Return the bounds that a user gave, checked; None if there are none."""
-    bounds = []
-    for name, value, default in (("lower", lower, -math.inf), ("upper", upper, math.inf)):
+def named_bounds(lower: Any, upper: Any, default: Support | None = None) -> Support | None:
+    """Return the bounds that a user gave, checked, with those of `default` in place of None; None if there are none."""
+    bounds, other = [], default or Support()
+    for name, value, default_bound in (("lower", lower, other.lower), ("upper", upper, other.upper)):
         try:
-            bounds.append(default if value is None else float(value))
-        except (TypeError, ValueError):
+            bounds.append(default_bound if value is None else float(value))
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{name} must be a number, not {value!r:.60}") from None
         if math.isnan(bounds[-1]):
             raise ValueError(f"{name} must be a number, not NaN")

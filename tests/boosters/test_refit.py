@@ -135,6 +135,14 @@ def test_parameters_that_are_lost_are_refused_before_rows_are_read(numeric, tmp_
                 call(lost, pd.DataFrame(), None, cv=5)
 
 
+def test_parameters_that_changed_after_training_are_refused(numeric):
+    X, y = numeric
+    booster = xgb_train(X, y, {"eta": 0.1, "num_parallel_tree": 2}, 4)
+    booster.set_param({"eta": 0.9})
+    with pytest.raises(UnsupportedModelError, match=r"has the learning rate 0\.45, but the trees have 0\.05.*=p\)"):
+        wrap(booster, X, y, cv=5)
+
+
 def test_a_schedule_is_refused(numeric):
     X, y = numeric
     rates = [0.1 * 0.9**i for i in range(12)]

@@ -144,9 +144,29 @@ def test_conformal_scores_of_rows_that_a_scale_has_seen(fitted, predicted, rows)
     for change in ({"rho": 0.5}, {"calibration": Calibration(1.0, 4.0, 1e-3)}, {"cross_fitted": None}):
         model.state = replace(tuned, chosen=replace(tuned.chosen, **change))
         std = model.predict_dist(X, "normal").std()
-        own = model.conformalize(X, y, out_of_fold=predicted).chosen.residuals
+        with pytest.warns(UserWarning, match="tune has boosted the variance from these rows"):
+            own = model.conformalize(X, y, out_of_fold=predicted).chosen.residuals
         np.testing.assert_allclose(own, (y - predicted) / std, rtol=1e-12)
     assert np.mean(own**2) <= np.mean(result.residuals**2)
+
+
+def test_conformal_scores_of_other_predictions(fitted, predicted, rows):
+    """The scores that `tune` kept are of its rows in their order, and of its predictions."""
+    X, y = rows
+    model = wrap(fitted, X, y)
+    result = model.tune(X, y, out_of_fold=predicted, variance="boosted", distributions="normal")
+    tuned, std = model.state, model.predict_dist(X).std()
+    turned, wider = np.arange(600)[::-1], 2.0 * predicted - y
+    for order, p in ((turned, predicted), (slice(None), wider)):
+        model.state = tuned
+        with pytest.warns(UserWarning, match="call tune again, and then conformalize with the same rows"):
+            model.conformalize(X[order], y[order], out_of_fold=p[order])
+        np.testing.assert_allclose(model.chosen.residuals, (y - p)[order] / std[order], rtol=1e-12)
+    model.state = replace(tuned, chosen=replace(tuned.chosen, scale=None))  # nothing has seen the rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.conformalize(X[turned], y[turned], out_of_fold=predicted[turned])
+    assert not np.array_equal(model.chosen.residuals, result.residuals)
 
 
 def test_folds_by_time_and_by_group(fitted, rows):
@@ -197,6 +217,8 @@ def fold_lists(n):
     yield r"fold 1 has no test rows", [(rest, half), (half, [])]
     yield rf"names row {n}, but rows are numbered from 0 to {n - 1}", [(rest, half), (half, rest + 1)]
     yield r"names row -1", [(rest, half - 1), (half, rest)]
+    yield r"the test rows of fold 0 hold row 3 2 times", [(rest, np.append(half, 3)), (half, rest)]
+    yield r"the training rows of fold 1 hold row 0 3 times", [(rest, half), (np.append(half, [0, 0]), rest)]
     yield r"fold 0 must be a pair of \(train, test\) rows", [(1, 2, 3)]
     yield r"the training rows of fold 0 must be a list of row numbers", [(rest + 0.5, half)]
     yield "cv has no folds", []
@@ -211,7 +233,7 @@ def test_bad_folds(fitted, rows, message, cv):
         wrap(fitted, *rows, cv=cv)
 
 
-@pytest.mark.parametrize("cv", [1, 0, -3, True, 2.5, "5", b"5", object()])
+@pytest.mark.parametrize("cv", [1, 0, -3, True, 2.5, "5", b"5", object(), KFold])
 def test_no_way_to_make_folds(cv):
     """Before the model is looked at."""
     for call in (wrap, out_of_fold):
@@ -246,6 +268,8 @@ def test_bad_predictions(fitted, predicted, rows, method):
     call = getattr(model, method)
     with pytest.raises(ValueError, match="equals the model's own predictions: these are in-sample"):
         call(X, y, out_of_fold=model.predict(X).astype(np.float32))
+    with pytest.raises(ValueError, match="out_of_fold equals the labels"):
+        call(X, y, out_of_fold=y)
     with pytest.raises(ValueError, match="out_of_fold has 599 values, X has 600 rows"):
         call(X, y, out_of_fold=predicted[1:])
     with pytest.raises(ValueError, match="out_of_fold has 1 infinite values"):
@@ -254,6 +278,27 @@ def test_bad_predictions(fitted, predicted, rows, method):
         call(X, y, out_of_fold=np.full(600, np.nan))
     with pytest.raises(TypeError, match="out_of_fold must be a column of numbers"):
         call(X, y, out_of_fold=["a"] * 600)
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e8])
+def test_predictions_far_from_zero_are_not_taken_for_the_own(offset):
+    """Only float32 is too coarse to tell them apart, and that is told."""
+    X, y = heteroscedastic(100, 0)
+    booster = train("lightgbm", X, y + offset, rounds=3)
+    model = wrap(booster, X, y + offset)
+    model.tune(X, y + offset, out_of_fold=out_of_fold(booster, X, y + offset, cv=3), **FEW)
+    own = model.predict(X)
+    for copied in (own, own.astype(np.float32)):
+        with pytest.raises(ValueError, match="equals the model's own"):
+            model.tune(X, y + offset, out_of_fold=copied)
+
+
+@pytest.mark.parametrize("method", ["tune", "conformalize"])
+def test_predictions_whose_index_has_another_order(fitted, predicted, rows, method):
+    X, y = rows
+    turned = pd.Series(predicted)[::-1]
+    with pytest.warns(UserWarning, match=r"the index of out_of_fold .* give out_of_fold\.loc\[X\.index\]"):
+        getattr(wrap(fitted, X, y), method)(pd.DataFrame(X), y, out_of_fold=turned)
 
 
 def test_logarithms_in_place_of_predictions(numeric):

@@ -218,9 +218,23 @@ def test_bounds_of_tune_stay_for_conformalize():
     model.conformalize(X, y)
     assert model.predict_interval(X, 0.95).min() == 0.0
     model.conformalize(X, y, upper=50.0)
+    assert (model.chosen.bounds.lower, model.chosen.bounds.upper) == (0.0, 50.0)
+    model.conformalize(X, y, lower=-np.inf)
     assert (model.chosen.bounds.lower, model.chosen.bounds.upper) == (-np.inf, 50.0)
     model.tune(*shaped.rows("tips", 300, 1), distributions="normal", **RHO)
     assert model.chosen.bounds is None
+
+
+@pytest.mark.parametrize("method", ["tune", "conformalize"])
+def test_a_label_beyond_a_bound_is_named_by_its_row(method):
+    """Also if rows before it are left out; a row that is left out may lie anywhere."""
+    model, (X, y) = shaped.model("tips", 400), shaped.rows("tips", 100, 1)
+    y, weight = y.copy(), np.where(np.arange(100) < 10, 0.0, 1.0)
+    y[3] = -1.0
+    getattr(model, method)(X, y, sample_weight=weight, lower=0.0)
+    y[17] = -1.0
+    with pytest.raises(ValueError, match=r"1 of 100 labels are below the bound 0 \(first: y_...\[17\] = -1\)"):
+        getattr(model, method)(X, y, sample_weight=weight, lower=0.0)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +244,7 @@ def test_bounds_of_tune_stay_for_conformalize():
         ({"lower": 2.0, "upper": -1.0}, ValueError, "lower must be less than upper"),
         ({"lower": np.nan}, ValueError, "lower must be a number, not NaN"),
         ({"upper": "high"}, TypeError, "upper must be a number, not 'high'"),
+        ({"upper": 10**400}, TypeError, "upper must be a number, not 1000"),
         ({"lower": np.inf}, ValueError, "lower must be less than upper"),
         (
             {"lower": 0.5},

@@ -53,7 +53,20 @@ def test_clipped_counts_are_sums(name):
     for y in (0.0, 1.0, 4.0, 6.0, 9.0):
         expected = mass @ np.abs(k - y) - 0.5 * (mass @ np.abs(k[:, None] - k) @ mass)
         np.testing.assert_allclose(d.crps(y)[0], expected, rtol=1e-8)
-    assert np.array_equal(d.pit(k[None]), d.cdf(k[None]) - 0.5 * d.pdf(k[None]))
+    np.testing.assert_allclose(d.pit(k[None]), d.cdf(k[None]) - 0.5 * d.pdf(k[None]), rtol=1e-12)
+    np.testing.assert_allclose(mass @ d.pit(k[None])[0], 0.5, rtol=1e-12)
+
+
+@pytest.mark.parametrize("inner", [make("normal"), make("tweedie", 2.0, 9.0), make("studentt")])
+def test_the_mean_pit_is_one_half(inner):
+    """Also where much probability lies on a bound, or at 0."""
+    d = Clipped(inner, 0.5, 5.0) if inner.name != "tweedie" else inner
+    samples = d.rvs(20_000, random_state=0)
+    pit = d.pit(samples)
+    assert np.mean(samples == samples.min()) > 0.05
+    np.testing.assert_allclose(pit.mean(), 0.5, atol=0.005)
+    inside = (samples > samples.min()) & (samples < samples.max())
+    np.testing.assert_allclose(pit[inside], d.cdf(samples)[inside], rtol=1e-9)
 
 
 def test_clipped_outcomes():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from ...arrays import AnyArray, Array
 from ...errors import UnsupportedModelError
 from ...trees.objectives import Gradients
 from ...trees.training_spec import TrainingSpec
-from ..booster import Train
+from ..booster import OTHER_WAY, Train
 from . import dropout
 from .model import states_parameters
 
@@ -22,8 +23,7 @@ _NOT_GIVEN = {
 
 _LOST = (
     "cv= trains again with the parameters of training, which XGBoost does not store in files: give the live model or "
-    "the XGBRegressor, before it was saved, or give predictions of models trained on folds to model.tune(X, y, "
-    "out_of_fold=p)"
+    f"the XGBRegressor, before it was saved, or {OTHER_WAY}"
 )
 
 
@@ -40,6 +40,13 @@ def refit(model: Any, spec: TrainingSpec) -> Train:
     params = dict(_parameters(learner))
     if stored["gradient_booster"]["name"] == "dart":  # before 3.3 only this booster drops trees
         params["booster"] = "dart"
+    rate, own = float(params["eta"]) / int(params.get("num_parallel_tree", 1)), spec.alpha[~spec.constant]
+    if spec.sequential and len(own) and not math.isclose(rate, own[0], rel_tol=1e-3):
+        raise UnsupportedModelError(
+            f"cv= trains again with the live configuration, which has the learning rate {rate:g}, but the trees have "
+            f"{own[0]:g}: the parameters changed during or after training, and XGBoost keeps only the last ones: "
+            f"{OTHER_WAY}"
+        )
     kinds = ["c" if kind == "c" else "q" for kind in model.feature_types or ()]
 
     def train(
