@@ -61,8 +61,8 @@ def wrap(
     Parameters
     ----------
     booster : live model, estimator or path
-        An lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, a Dask model of either booster, or the path of
-        a saved model of either.
+        An lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, a Dask model of either booster, the path of a
+        saved model of either, or a fitted HistGradientBoostingRegressor.
     X : table, data set or stream, optional
         The training rows, or held-out rows; `certificate` tells which. A table is NumPy, pandas, polars, PyArrow, SciPy
         sparse, torch, CuPy, cuDF or Dask. An lgb.Dataset or xgb.DMatrix brings its own y. `X` may be left out if the

@@ -122,7 +122,7 @@ def _build(
         for field, array in parts["nodes"].items():
             nodes[field] = array
         booster = booster_named(parts["forest"]["booster"])
-        rules = {"renamed": booster.renamed, "numbers_are_values": booster.numbers_are_values}
+        rules: dict[str, Any] = {"renamed": booster.renamed, "numbers_are_values": booster.numbers_are_values}
         forest = Forest(**parts["forest"], nodes=nodes, features=Features(**parts["features"], **rules))
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
