@@ -137,8 +137,8 @@ def _of_kept_rows(measured: MeasuredLeaves, data: LabelledRows) -> MeasuredLeave
     kept = 0 if measured.trained is None else len(measured.trained)
     certificate = measured.certificate
     sentence = (
-        f"{certificate.sentence}; training held {len(data) - kept} of the {len(data)} rows back to stop early, so these "
-        f"are the moments of the other {kept}"
+        f"{certificate.sentence}; training held {len(data) - kept} of the {len(data)} rows back to stop early, so "
+        f"these are the moments of the other {kept}"
     )
     return measured._replace(data=data, certificate=replace(certificate, sentence=sentence))
 

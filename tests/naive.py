@@ -112,18 +112,19 @@ def replay(
     single: bool = False,
     parallel: int = 1,
     weigh_rounded: bool = True,
+    held: Any = f32,
 ) -> Trees:
     """Boost again, row by row: g and h at the margins so far, into the leaf that the booster says, then its step.
 
     `start` is the margin before tree 0 (one, or one per row), `folded` what tree 0 holds of it, `single` whether
-    margins are float32 (XGBoost), `parallel` the trees that share an iteration's gradients. Labels, weights, g and h
-    are float32 in both boosters; `weigh_rounded` says that g and h are rounded before they are weighted, too.
+    margins are float32 (XGBoost), `parallel` the trees that share an iteration's gradients. `held` rounds labels and
+    weights. g and h are float32 in all boosters; `weigh_rounded` says that this also happens before they are weighted.
     """
     rounded = f32 if single else float
     n = len(y)
     margin = [rounded(s) for s in np.broadcast_to(start, n)]
-    w = [1.0] * n if weight is None else [f32(v) for v in weight]
-    label = [f32(v) for v in y]
+    w = [1.0] * n if weight is None else [held(v) for v in weight]
+    label = [held(v) for v in y]
     trees: Trees = []
     for t, leaves in enumerate(values):
         tree = {k: Leaf(v - (folded if t == 0 else 0.0)) for k, v in leaves.items()}

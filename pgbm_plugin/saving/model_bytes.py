@@ -125,7 +125,9 @@ def _build(
         for field, array in parts["nodes"].items():
             nodes[field] = array
         booster = booster_named(parts["forest"]["booster"])
-        rules = {name: getattr(booster, name) for name in ("renamed", "numbers_are_values", "category_hash")}
+        rules: dict[str, Any] = {
+            name: getattr(booster, name) for name in ("renamed", "numbers_are_values", "category_hash")
+        }
         features = Features(**parts["features"], **rules)
         forest = Forest(**parts["forest"], nodes=nodes, features=features, base_last=booster.base_last)
     else:

@@ -121,6 +121,7 @@ def test_an_unregistered_booster_is_refused_by_name(rows, tmp_path, monkeypatch)
 def test_no_room_above_names_a_booster():
     """Code to the right of the seam compares with no booster's name; prose in errors and documents may."""
     names = {"lightgbm", "xgboost", "lgb", "xgb", "lgbmmodel", "xgbmodel", "lgbmregressor", "xgbregressor"}
+    names |= {"histgradient", "histgradientboosting", "histgradientboostingregressor", "basehistgradientboosting"}
     found = []
     for path in sorted((ROOT / "pgbm_plugin").rglob("*.py")):
         if "boosters" in path.parts or "kernels" in path.relative_to(ROOT).parts:

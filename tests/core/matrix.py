@@ -1,4 +1,4 @@
-"""Objectives of both boosters with their slow derivatives, and the kinds of data to train on."""
+"""Objectives of the boosters with their slow derivatives, and the kinds of data to train on."""
 
 from __future__ import annotations
 
@@ -25,5 +25,11 @@ XGBOOST = {
     "reg:gamma": ({}, naive.gamma, 0.0, "log"),
     "reg:tweedie": ({"tweedie_variance_power": 1.3}, naive.tweedie, 1.3, "log"),
     "reg:absoluteerror": ({}, naive.squared, 0.0, "identity"),
+}
+HISTGRADIENT = {
+    "squared_error": ({}, naive.squared, 0.0, "identity"),
+    "poisson": ({}, naive.poisson, 0.0, "log"),
+    "gamma": ({}, naive.gamma, 0.0, "log"),
+    "absolute_error": ({}, naive.squared, 0.0, "identity"),
 }
 KINDS = ("numeric", "nan", "categorical", "mixed")

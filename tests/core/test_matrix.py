@@ -1,4 +1,4 @@
-"""Both boosters, every form, data kind, precision, objective and weighting: the package against the slow oracle."""
+"""All boosters, every form, data kind, precision, objective and weighting: the package against the slow oracle."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
+from sklearn.ensemble import HistGradientBoostingRegressor
 
 from pgbm_plugin import wrap
 from tests import naive
-from tests.core.matrix import KINDS, LIGHTGBM, XGBOOST
+from tests.boosters.histgradient import own_leaves, own_values
+from tests.core.matrix import HISTGRADIENT, KINDS, LIGHTGBM, XGBOOST
 
-RENEWED = ("regression_l1", "mape", "reg:absoluteerror")
+RENEWED = ("regression_l1", "mape", "reg:absoluteerror", "absolute_error")
 FORMS = ("native", "sklearn", "file")
 RATE, LAMBDA, TREES = 0.2, 0.7, 6
 
@@ -30,8 +32,8 @@ def all_pairs(*factors):
         yield pytest.param(*best, id="-".join(map(str, best)))
 
 
-def cases(objectives):
-    return list(all_pairs(objectives, KINDS, FORMS, ("float32", "float64"), ("weighted", "unweighted")))
+def cases(objectives, forms=FORMS):
+    return list(all_pairs(objectives, KINDS, forms, ("float32", "float64"), ("weighted", "unweighted")))
 
 
 def wrapped(model, X, y, weight, renewed):
@@ -168,3 +170,29 @@ def test_xgboost(objective, kind, form, dtype, weighted, make_data, leaf_labels,
     check_moments(pm, trees, lambda_, max_step)
     margin = booster.predict(dmatrix, output_margin=True)
     check_variance(pm, X, ids, trees, (rate, lambda_), link, margin, prediction)
+
+
+@pytest.mark.parametrize(("objective", "kind", "form", "dtype", "weighted"), cases(HISTGRADIENT, ("sklearn",)))
+def test_histgradient(objective, kind, form, dtype, weighted, make_data, leaf_labels):
+    X, y = make_data(kind, np.dtype(dtype))
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(y)) if weighted == "weighted" else None
+    own, gradients, parameter, link = HISTGRADIENT[objective]
+    params = {"max_leaf_nodes": 7, "min_samples_leaf": 10, "learning_rate": RATE, "l2_regularization": LAMBDA, **own}
+    params |= {"categorical_features": "from_dtype" if isinstance(X, pd.DataFrame) else None, "max_iter": TREES}
+    model = HistGradientBoostingRegressor(loss=objective, **params).fit(X, y, sample_weight=weight)
+    renewed = objective in RENEWED
+    pm = wrapped(model, X, y, weight, renewed)
+
+    ids, prediction = own_leaves(model, X), model.predict(X)
+    assert np.array_equal(leaf_labels(pm, X), ids)
+    assert np.array_equal(pm.predict(X), prediction)
+    assert pm.certificate.status == ("approximate" if renewed else "certified")
+    assert renewed or pm.certificate.error <= 1e-6
+
+    start = float(model._baseline_prediction.item())
+    trees = naive.replay(
+        ids, own_values(model), gradients, parameter, y, start, weight=weight, weigh_rounded=False, held=float
+    )
+    check_oracle(trees, RATE, LAMBDA, 1e-11, renewed)
+    check_moments(pm, trees, LAMBDA)
+    check_variance(pm, X, ids, trees, (RATE, LAMBDA), link, model._raw_predict(X).ravel(), prediction)

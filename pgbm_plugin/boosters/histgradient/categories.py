@@ -65,7 +65,8 @@ def read_categories(estimator: Any) -> Categories:
     held = getattr(encoder, "categories_", ())
     if len(mask) != count or len(held) != len(columns):
         refuse("_preprocessor does not encode the categorical columns")
-    values, code = {}, {}
+    values: dict[int, tuple[Any, ...]] = {}
+    code: dict[int, NDArray[np.int64]] = {}
     for j, categories in zip(columns.tolist(), held, strict=True):
         _check_numbered(estimator, len(code), _without_nan(categories))
         values[j], code[j] = _numbered(_without_nan(categories))

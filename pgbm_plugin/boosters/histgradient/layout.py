@@ -46,7 +46,8 @@ def check_layout(estimator: Any) -> None:
 
 
 def _check_tree(tree: Any) -> None:
-    nodes, bitsets = getattr(tree, "nodes", None), getattr(tree, "raw_left_cat_bitsets", None)
+    nodes: Any = getattr(tree, "nodes", None)
+    bitsets: Any = getattr(tree, "raw_left_cat_bitsets", None)
     fields = getattr(getattr(nodes, "dtype", None), "fields", None) or {}
     kinds = {name: dtype.kind for name, (dtype, *_) in fields.items()}
     if kinds.keys() != _FIELDS.keys() or any(kind not in _FIELDS[name] for name, kind in kinds.items()):

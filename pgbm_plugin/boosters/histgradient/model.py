@@ -47,7 +47,7 @@ def _objective(estimator: Any) -> Objective:
     loss = type(getattr(estimator, "_loss", None)).__name__
     if not hasattr(estimator, "_loss") or loss in _LOSSES:
         return OBJECTIVES[_LOSSES.get(loss, "squared_error")]
-    shown = estimator.loss if isinstance(estimator.loss, str) else loss
+    shown = str(estimator.loss) if isinstance(estimator.loss, str) else loss
     raise UnsupportedModelError(
         f"loss {shown!r} is not supported: a mean and a variance need a regression loss, one of "
         f"{', '.join(sorted(OBJECTIVES))}"
