@@ -295,4 +295,4 @@ def _default_estimator() -> Any:
         if booster.default_estimator is not None:
             with suppress(ImportError):
                 return booster.default_estimator()
-    raise ImportError("PGBMRegressor needs a booster: pip install 'pgbm-plugin[lightgbm]' or 'pgbm-plugin[xgboost]'")
+    raise ImportError("PGBMRegressor needs a booster: pip install 'pgbm-plugin[lightgbm]', [xgboost] or [catboost]")

@@ -70,9 +70,9 @@ def wrap(
         then those that it takes, and outcomes are on its scale.
     X : table, data set or stream, optional
         The training rows, or held-out rows; `certificate` tells which. A table is NumPy, pandas, polars, PyArrow, SciPy
-        sparse, torch, CuPy, cuDF or Dask. An lgb.Dataset or xgb.DMatrix brings its own y. `X` may be left out if the
-        booster was trained with `record`, if `embed` stored moments in it, or if it still holds its data (LightGBM with
-        keep_training_booster=True and free_raw_data=False).
+        sparse, torch, CuPy, cuDF or Dask. An lgb.Dataset, xgb.DMatrix or catboost.Pool brings its own y. `X` may be
+        left out if the booster was trained with `record`, if `embed` stored moments in it, or if it still holds its
+        data (LightGBM with keep_training_booster=True and free_raw_data=False).
 
         Rows that do not fit into memory come in batches: an iterator of ``(X, y)`` or ``(X, y, weight)``, or of frames
         with the label among their columns; or Parquet or CSV files, "data/*.parquet". They are read once, and results
@@ -85,7 +85,7 @@ def wrap(
     sample_weight : column, optional
         Weights of training, if it had any.
     init_score : column, optional
-        LightGBM's init_score or XGBoost's base_margin, if training had one.
+        LightGBM's init_score, XGBoost's base_margin or CatBoost's baseline, if training had one.
     objective : callable or torch_objective, optional
         The custom objective of training, if it had one: ``(margin, y) -> (g, h)``, or a `torch_objective`. The latter
         need not be passed while the object that training used is still in memory.

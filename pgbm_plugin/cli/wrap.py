@@ -28,13 +28,15 @@ A model with a custom objective must be wrapped and saved in Python: wrap(booste
 
 def add(commands: Any) -> None:
     command = new_command(commands, "wrap", run, "make a model file from a trained booster and its rows", _ABOUT)
-    command.add_argument("model", metavar="MODEL", help="a saved LightGBM (.txt) or XGBoost (.ubj, .json) model")
+    command.add_argument(
+        "model", metavar="MODEL", help="a saved LightGBM (.txt), XGBoost (.ubj, .json) or CatBoost (.json, .cbm) model"
+    )
     command.add_argument(
         "--data", nargs="+", action="extend", metavar="FILE", help="training rows: Parquet or CSV files, or patterns"
     )
     command.add_argument("--label", metavar="COL", help="column of labels")
     command.add_argument("--weight", metavar="COL", help="column of sample weights, if training had any")
-    command.add_argument("--init-score", metavar="COL", help="column of LightGBM's init_score, XGBoost's base_margin")
+    command.add_argument("--init-score", metavar="COL", help="column of init_score, base_margin or baseline")
     command.add_argument("--cv", metavar="N", type=folds, help="calibrate the model on N folds: N more trainings")
     add_common(command, "model file to write, such as model.pgbm")
 

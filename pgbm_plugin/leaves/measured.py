@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..losses.custom_objectives import CustomObjective, candidate_objectives, with_diagonal, with_objective
@@ -74,6 +75,7 @@ def judge(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> MeasuredL
 
     Rates that the model states stay, unless others are proven.
     """
+    spec = _with_scaled_lambda(forest, spec, moments)
     certificate = certify(forest, spec, moments)
     off = certificate.error > spec.tolerance or not spec.rates_known
     if certificate.status == "approximate" and not spec.approximate and off:
@@ -81,3 +83,12 @@ def judge(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> MeasuredL
         if solved.rates_known or not spec.rates_known:
             spec, certificate = solved, certify(forest, solved, moments)
     return MeasuredLeaves(spec, moments, certificate)
+
+
+def _with_scaled_lambda(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
+    """Return the spec with lambda times the mean weight of the rows, where the booster scales it."""
+    if not spec.scaled_lambda or moments.weight is None:
+        return spec
+    leaves = slice(0, int(forest.leaf_start[1]))
+    mean = float(moments.weight[leaves].sum() / moments.count[leaves].sum())
+    return replace(spec, lambda_=spec.lambda_ * mean, scaled_lambda=False)

@@ -70,7 +70,7 @@ def category_columns(types: Mapping[str, Any], features: Features) -> dict[str, 
 
 
 def encoded(column: Any, name: str, values: Sequence[Any] | None, is_csv: bool) -> Any:
-    """Return a column as an Arrow dictionary whose values have the type of the stored ones; of any type without such."""
+    """Return a column as an Arrow dictionary whose values have the type of the stored ones; else of any type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -33,6 +33,8 @@ class TrainingSpec:
         Trees that are a constant instead of a step along the gradient.
     lambda_ : (L,) float array
         L2 regularisation of each leaf.
+    scaled_lambda : bool
+        Whether the booster multiplies `lambda_` by the mean weight of the rows, and that was not yet done.
     l1 : float
         L1 regularisation.
     max_step : float
@@ -91,6 +93,7 @@ class TrainingSpec:
     own_starts: bool = False
     label_dtype: np.dtype[Any] = _FLOAT32
     gradient_dtype: np.dtype[Any] = _FLOAT32
+    scaled_lambda: bool = False
 
     def first_trees(self, trees: int, leaves: int) -> TrainingSpec:
         """Return the spec of the first `trees` trees, which have `leaves` leaves in all."""

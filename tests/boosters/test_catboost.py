@@ -447,6 +447,19 @@ def test_command_line(rows, tmp_path, capsys):
     assert "CatBoost" in capsys.readouterr().out
 
 
+class _Squares:
+    def calc_ders_range(self, approxes, targets, weights):
+        return [(t - a, -1.0) for a, t in zip(approxes, targets, strict=True)]
+
+
+def test_custom_objectives(rows):
+    X, y = rows[0], rows[1] - 30
+    model = cb.CatBoostRegressor(**FIXED, loss_function=_Squares(), eval_metric="RMSE").fit(X, y)
+    wrapped = wrap(model, X, y, objective=lambda margin, y: (margin - y, np.ones(len(y))))
+    assert wrapped.certificate.status == "certified"
+    assert np.array_equal(wrapped.predict(X), model.predict(X))
+
+
 def test_callbacks_see_no_trees(rows):
     X, y = rows
     with pytest.raises(cb.CatBoostError, match="CatBoost shows its callbacks no trees"):

@@ -173,7 +173,8 @@ def _training_spec(
     whole = bool(flat.weight.any()) and bool(np.all(flat.weight == np.round(flat.weight)))
     lambda_ = np.full(forest.n_leaves, float(np.float32(_number(learner["l2_leaf_reg"]))))
     steps = learner["leaf_estimation_iterations"]
-    if _is_quadratic(objective) and steps > 1:
+    one_step = steps == 1 or not _is_quadratic(objective)
+    if not one_step:
         lambda_ = _after_steps(lambda_, flat.weight, steps)
     return TrainingSpec(
         objective=objective,
@@ -190,8 +191,9 @@ def _training_spec(
         leaf_count=None if counts or not whole else flat.weight.astype(np.int64),
         leaf_cover=flat.weight if counts else np.zeros(len(flat.weight)),
         subsampled=False,
-        approximate=_why_approximate(params, objective),
+        approximate=_why_approximate(params, objective, whole),
         tolerance=1e-9,
+        scaled_lambda=one_step,
     )
 
 
@@ -208,7 +210,8 @@ def _after_steps(lambda_: Array, weight: Array, steps: int) -> Array:
     return np.divide(weight * left, 1.0 - left, out=lambda_.copy(), where=left < 1.0)
 
 
-def _why_approximate(params: Mapping[str, Any], objective: Objective | None) -> tuple[str, ...]:
+def _why_approximate(params: Mapping[str, Any], objective: Objective | None, whole: bool) -> tuple[str, ...]:
+    """Return why leaves are not one step along the gradient; `whole` if sums of weights are whole numbers."""
     boosting, learner = params["boosting_options"], params["tree_learner_options"]
     method, steps = learner["leaf_estimation_method"], learner["leaf_estimation_iterations"]
     reasons = []
@@ -216,7 +219,7 @@ def _why_approximate(params: Mapping[str, Any], objective: Objective | None) -> 
         reasons.append(f"loss_function {objective.name} fits its leaves otherwise than by a step along the gradient")
     elif method not in ("Newton", "Gradient"):
         reasons.append(f"leaf_estimation_method={method} takes leaves from a sample of the rows")
-    elif steps > 1 and not _is_quadratic(objective):
+    elif steps > 1 and not (_is_quadratic(objective) and whole):
         reasons.append(f"leaf_estimation_iterations={steps} steps several times per leaf")
     if boosting.get("langevin"):
         reasons.append("langevin=True adds noise to the leaves")
