@@ -104,6 +104,9 @@ def test_bits_of_estimators(data):
     assert np.array_equal(model.predict(X), estimator.predict(X))
     part = estimator.get_booster()[: estimator.best_iteration + 1]
     assert np.array_equal(wrap(part, X[:700], y[:700]).predict(X), predict(part, X))
+    for drop in ({}, {"rate_drop": 0.0, "one_drop": 0}):
+        estimator = xgb.XGBRegressor(n_estimators=ROUNDS, **{**XGB, **drop}).fit(X, y + 100.0)
+        assert np.array_equal(wrap(estimator, X, y + 100.0).predict(X), estimator.predict(X))
     estimator = lgb.LGBMRegressor(n_estimators=ROUNDS, **LGB).fit(X, y)
     assert np.array_equal(wrap(estimator, X, y).predict(X), estimator.predict(X))
 

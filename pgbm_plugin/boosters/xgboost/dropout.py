@@ -23,15 +23,15 @@ REASON = (
 # Lists in a model that may have an element per tree, and that do not weigh trees.
 _WITHOUT_WEIGHTS = {"trees", "tree_info", "iteration_indptr", "cats", "weight_drop"}
 
-# Since this version, all kinds of prediction weigh the leaf alone.
-WEIGHS_LEAVES = (3, 3)
+# Marks a model that was stored inside of one of booster=dart.
+_IN_DART = "inside of dart"
 
 
 def in_newest_layout(learner: Mapping[str, Any]) -> dict[str, Any]:
     """Return the learner of a model or of a configuration as the newest XGBoost would store it: all trees in gbtree."""
     booster = dict(learner["gradient_booster"])
     if booster["name"] == "dart" and "gbtree" in booster:
-        booster = {**booster.pop("gbtree"), **booster, "name": "gbtree"}
+        booster = {**booster.pop("gbtree"), **booster, "name": "gbtree", _IN_DART: True}
     if "weight_drop" in booster and "model" in booster:
         booster["model"] = {**booster["model"], "weight_drop": booster.pop("weight_drop")}
     return {**learner, "gradient_booster": booster}
@@ -71,14 +71,21 @@ def tree_weights(learner: Mapping[str, Any], trees: int) -> NDArray[np.float32]:
 
 
 def weighed(
-    leaf: NDArray[np.float32], weight: NDArray[np.float32], base_margin: float, *, in_place: bool
+    leaf: NDArray[np.float32],
+    weight: NDArray[np.float32],
+    learner: Mapping[str, Any],
+    base_margin: float,
+    as_estimator: bool,
 ) -> NDArray[np.float32]:
     """Return leaf values times the weights of their trees, with XGBoost's rounding.
 
-    Before 3.3, `inplace_predict`, which estimators call, adds the base score to each leaf, and takes it away again.
+    In booster=dart before 3.3, `inplace_predict`, which estimators call, adds the base score to each leaf, and takes it
+    away again.
     """
-    base = np.float32(base_margin if in_place else 0.0)
-    return ((base + leaf) - base) * weight
+    if as_estimator and learner["gradient_booster"].get(_IN_DART):
+        base = np.float32(base_margin)
+        leaf = (base + leaf) - base
+    return leaf * weight
 
 
 def _refuse_other_weights(part: Mapping[str, Any], trees: int) -> None:

@@ -91,10 +91,7 @@ def read(
         features = _features(learner, missing, whole_letters=version >= WHOLE_LETTERS)
         base_margin = _base_margin(learner, objective)
         value, weight = flat.fields["split_conditions"][flat.leaves], flat.weight[flat.tree[flat.leaves]]
-        if drops:
-            value = dropout.weighed(
-                value, weight, base_margin, in_place=as_estimator and version < dropout.WEIGHS_LEAVES
-            )
+        value = dropout.weighed(value, weight, learner, base_margin, as_estimator)
         forest = _forest(flat, features, objective, value, base_margin)
         return forest, _training_spec(config, flat, forest, objective, drops)
     except UnsupportedModelError:
