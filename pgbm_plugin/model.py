@@ -412,7 +412,7 @@ class ProbabilisticModel:
             device=self._device(device),
             n_jobs=self.n_jobs,
             progress=progress,
-            bounds=self.state.bounds(named_bounds(lower, upper)),
+            bounds=self.state.bounds(named_bounds(lower, upper), "y_val", y_val),
         )
         self.state = replace(self.state, chosen=chosen)
         return result
@@ -459,7 +459,7 @@ class ProbabilisticModel:
 
         _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
-        bounds = self.state.bounds(named_bounds(lower, upper))
+        bounds = self.state.bounds(named_bounds(lower, upper), "y_cal", y_cal)
         chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs, bounds)
         self.state = replace(self.state, chosen=chosen)
         return self

@@ -15,6 +15,9 @@ from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
 from ..leaves.weights import LeafWeights, leaf_weights, paper_leaf_values
 from ..surroundings.surroundings import ALONE, Surroundings
+from ..tables.columns import read_labels
+from ..tables.in_memory import in_memory
+from ..tables.rows import table_length
 from ..trees.forest import Features, Forest
 from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
@@ -68,11 +71,12 @@ class ModelState:
         """Return the columns of the tables that users give."""
         return self.surroundings.columns(self.forest.features)
 
-    def bounds(self, named: Support | None) -> Support | None:
-        """Return bounds of the outcome as bounds of what the booster predicts."""
+    def bounds(self, named: Support | None, name: str, y: Any) -> Support | None:
+        """Return bounds of the outcome as bounds of what the booster predicts; refuse labels `y` beyond them."""
         transform = self.surroundings.transform
         if named is None or transform is None:
             return named
+        named.check_labels(name, read_labels(name, in_memory(y), table_length(y)))
         ends = np.array([named.lower, named.upper] if transform.rising else [named.upper, named.lower])
         levels = transform.level(ends)
         low, high = np.where(np.isinf(ends), [-np.inf, np.inf], levels).tolist()

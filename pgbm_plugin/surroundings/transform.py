@@ -213,8 +213,19 @@ def _where_finite(function: Callable[[AnyArray], AnyArray], values: Array) -> Ar
     flat = values.reshape(-1)
     finite, out = np.isfinite(flat), np.full(flat.shape, np.nan)
     if finite.any():
-        out[finite] = _quietly(function, flat[finite])
+        out[finite] = _where_accepted(function, flat[finite])
     return out.reshape(values.shape)
+
+
+def _where_accepted(function: Callable[[AnyArray], AnyArray], values: Array) -> AnyArray:
+    """Apply a transformer's method; NaN for numbers that it raises an error for, which are found by halving."""
+    try:
+        return _quietly(function, values)
+    except ValueError:
+        if len(values) == 1:
+            return np.full(1, np.nan)
+        half = len(values) // 2
+        return np.concatenate([_where_accepted(function, part) for part in (values[:half], values[half:])])
 
 
 def _quietly(function: Callable[[AnyArray], AnyArray], values: AnyArray) -> AnyArray:
