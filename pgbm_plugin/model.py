@@ -420,7 +420,7 @@ class ProbabilisticModel:
             device=self._device(device),
             n_jobs=self.n_jobs,
             progress=progress,
-            bounds=self.state.bounds(lower, upper),
+            bounds=self.state.bounds(lower, upper, "y_val", y_val),
         )
         self.state = replace(self.state, chosen=chosen)
         return result
@@ -467,7 +467,7 @@ class ProbabilisticModel:
 
         _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
-        bounds = self.state.bounds(lower, upper, default=self.chosen.bounds)
+        bounds = self.state.bounds(lower, upper, "y_cal", y_cal, default=self.chosen.bounds)
         chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs, bounds)
         self.state = replace(self.state, chosen=chosen)
         return self

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .boosters import BOOSTERS, booster_of_estimator
+from .boosters import BOOSTERS, booster_of_estimator, booster_of_model
+from .boosters.booster import class_names
 from .calibration.folds import check_cv
 from .calibration.search import rho_grid
 from .calibration.validation import MIN_ROWS
@@ -18,6 +19,7 @@ from .checks import Variance, check_level, check_variance
 from .distributions import Conformal, family
 from .losses.torch_objective import TorchObjective
 from .out_of_fold import out_of_fold
+from .surroundings.peel import peel
 from .tables.columns import read_column, read_labels, read_weights
 from .tables.frames import is_frame
 from .tables.in_memory import in_memory
@@ -46,13 +48,16 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     By default no row is given up for the calibration: the estimator is fitted `cv` more times, each time without one
     part of the rows, and the distributions are chosen by how well they foretell the rows of that part.
 
-    A pipeline forwards only `predict`. For other methods, call
-    ``pipeline[-1].predict_interval(pipeline[:-1].transform(X))``.
+    A pipeline forwards only `predict`, with its arguments: ``pipeline.predict(X, coverage=0.9)`` returns intervals. A
+    search forwards no arguments: ``search.best_estimator_.predict(X, coverage=0.9)``. For other methods, call
+    ``pipeline[-1].predict_dist(pipeline[:-1].transform(X))``.
 
     Parameters
     ----------
-    estimator : LGBMRegressor or XGBRegressor, optional
-        Regressor to fit a copy of. Default: LGBMRegressor, or XGBRegressor if LightGBM is not installed.
+    estimator : regressor of a booster, or FrozenEstimator, optional
+        Regressor to fit a copy of, such as LGBMRegressor or XGBRegressor. Default: that of the first booster which is
+        installed. A ``FrozenEstimator(fitted)`` is wrapped as it is, without training: the booster alone, or in
+        anything that `wrap` takes. If training has not seen the rows of `fit`, these calibrate it, without folds.
     rho : float, optional
         Correlation between successive trees. Default: chosen by tuning, or log10(rows) / 100 without tuning.
     distribution : str or None
@@ -123,9 +128,13 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         methods as `init_score`.
         """
         estimator = self._new_estimator()
-        objective = _custom_objective(estimator, weighted=sample_weight is not None)
+        booster, _ = peel(estimator)
+        frozen = booster is not estimator
+        objective = _custom_objective(booster, weighted=sample_weight is not None)
         self._check_settings()
-        init_score_name = _init_score_name(estimator)
+        init_score_name = _init_score_name(booster)
+        if frozen and fit_params.keys() - {init_score_name}:
+            raise TypeError(f"fit got {min(fit_params)!r}, but a FrozenEstimator is not trained: leave it out")
         if init_score is not None and init_score_name in fit_params:
             raise TypeError(f"fit got both init_score and {init_score_name}, which mean the same: give one of them")
         data = self._read(X, y, sample_weight, fit_params.pop(init_score_name, init_score))
@@ -137,12 +146,16 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         with warnings.catch_warnings():
             # the user set subsample, and a search would warn once for every fold
             warnings.filterwarnings("ignore", "not certified: subsampled", UserWarning)
+            if frozen:  # for which other rows than those of training are welcome
+                warnings.filterwarnings("ignore", "not certified: held-out", UserWarning)
             n_jobs = getattr(self.estimator_, "n_jobs", None) or None
             model = wrap(self.estimator_, **vars(train), objective=objective, variance=self.variance, n_jobs=n_jobs)
         if self.rho is not None:
             model.rho = self.rho
         self.tune_result_, predicted = None, None
-        if tuning is None and self.cv is not None:
+        if tuning is None and self.cv is not None and frozen and model.certificate.status == "held-out":
+            tuning = train  # training has not seen these rows
+        elif tuning is None and self.cv is not None:
             tuning = train
             predicted = out_of_fold(self.estimator_, **vars(train), cv=self.cv, objective=objective, n_jobs=n_jobs)
         if tuning is not None:
@@ -156,9 +169,27 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.model_ = model
         return self
 
-    def predict(self, X: Any, return_std: bool = False, *, init_score: Any = None) -> Any:
-        """Return the booster's own (n,) predictions, bit for bit; with ``return_std=True``, the pair (mean, std)."""
-        return self._fitted().predict(self._table(X), return_std, init_score=init_score)
+    def predict(
+        self, X: Any, return_std: bool = False, *, coverage: float | None = None, init_score: Any = None
+    ) -> Any:
+        """Return the booster's own (n,) predictions, bit for bit; or their spread, which pipelines forward as well.
+
+        Parameters
+        ----------
+        X : table
+            Rows.
+        return_std : bool
+            Return the pair (mean, std) instead.
+        coverage : float, optional
+            Return the (n, 2) ends of the central intervals of this coverage instead, as `predict_interval` does.
+        init_score : column, optional
+            Score that each row starts from, if training had one.
+        """
+        if coverage is None:
+            return self._fitted().predict(self._table(X), return_std, init_score=init_score)
+        if return_std:
+            raise TypeError("predict got return_std=True and coverage=, which ask for different results: give one")
+        return self.predict_interval(X, coverage, init_score=init_score)
 
     def predict_dist(self, X: Any, *, init_score: Any = None) -> Distribution:
         """Return one distribution per row, with methods such as ``mean()``, ``std()`` and ``ppf([.05, .95])``."""
@@ -181,10 +212,15 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         """Return an unfitted copy of the estimator; refuse a kind that cannot be wrapped."""
         if self.estimator is None:
             return _default_estimator()
+        if "sklearn.FrozenEstimator" in class_names(self.estimator):
+            peel(self.estimator)  # refuses what holds no booster
+            return self.estimator
         if booster_of_estimator(self.estimator) is None or not is_regressor(self.estimator):
+            accepted = _names_of_estimators()
             raise TypeError(
-                f"estimator must be an LGBMRegressor or an XGBRegressor, not {self.estimator!r:.80}; put other steps "
-                f"before it: make_pipeline(StandardScaler(), PGBMRegressor(LGBMRegressor()))"
+                f"estimator must be a regressor of a booster ({', '.join(accepted)}), not {self.estimator!r:.80}; put "
+                f"other steps before it, make_pipeline(StandardScaler(), PGBMRegressor({accepted[0]}())), or give what "
+                f"is fitted already, PGBMRegressor(FrozenEstimator(pipeline))"
             )
         return clone(self.estimator)
 
@@ -284,9 +320,14 @@ def _margin_first(function: Any, margin: NDArray[np.float64], y: NDArray[np.floa
 
 def _init_score_name(estimator: Any) -> str:
     """Return the name of the estimator's fit parameter for init scores."""
-    booster = booster_of_estimator(estimator)
+    booster = booster_of_model(estimator)
     assert booster is not None
     return booster.init_score
+
+
+def _names_of_estimators() -> list[str]:
+    """Return the names of the classes that `PGBMRegressor` takes."""
+    return [name for booster in BOOSTERS for name in booster.accepts.split(", ") if name.endswith("Regressor")]
 
 
 def _default_estimator() -> Any:
@@ -295,4 +336,5 @@ def _default_estimator() -> Any:
         if booster.default_estimator is not None:
             with suppress(ImportError):
                 return booster.default_estimator()
-    raise ImportError("PGBMRegressor needs a booster: pip install 'pgbm-plugin[lightgbm]', [xgboost] or [catboost]")
+    extras = [f"'pgbm-plugin[{booster.name.lower()}]'" for booster in BOOSTERS if booster.default_estimator is not None]
+    raise ImportError(f"PGBMRegressor needs a booster: pip install {' or '.join(extras)}")

@@ -45,7 +45,7 @@ def _facts(path: str) -> dict[str, Any]:
     if kind == "pgbm":
         from ..load import load
 
-        model = load(path)
+        model = load(path, around=False)
         return about | _tree_facts(model.forest, model.spec) | _model_facts(model)
     from ..boosters import read_model
     from ..saving.embedded import has_embedded
@@ -91,6 +91,7 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "calibration_effect": model.state.describe_calibration(),
         "conformal": None if scores is None else {"rows": scores.rows, "family": chosen.around},
         "certificate": vars(model.certificate),
+        "surroundings": model.state.surroundings.described or None,
     }
 
 
@@ -115,9 +116,11 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     from ..leaves.certificate import Certificate
 
-    conformal = facts["conformal"]
+    conformal, surroundings = facts["conformal"], facts["surroundings"]
+    left_out = [("left out", surroundings)] if surroundings else []
     source = "boosted" if facts["boosted"] else "pgbm" if facts["recursion"] else "none yet"
     return [
+        *left_out,
         ("rows seen", f"{facts['rows']:.0f}"),
         ("mean", facts["mean"]),
         ("variance", f"{source} (tune chooses: {facts['variance']})"),

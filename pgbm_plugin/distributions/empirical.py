@@ -136,6 +136,11 @@ class Empirical(Distribution):
         first, last = self._ends(self.params.get("bin"))
         return np.broadcast_to(last - first, len(self))
 
+    @property
+    def most_residuals(self) -> int:
+        """Return the number of residuals in the largest bin."""
+        return int(np.diff(self._start).max())
+
     def bin_weight(self, bin: Array | None) -> Array:
         """Return the total weight of the residuals in each bin of these."""
         return self._weight_up_to[self._ends(bin)[1]]

@@ -15,6 +15,9 @@ from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
 from ..leaves.weights import LeafWeights, leaf_weights, paper_leaf_values
 from ..surroundings.surroundings import ALONE, Surroundings
+from ..tables.columns import read_labels
+from ..tables.in_memory import in_memory
+from ..tables.rows import table_length
 from ..trees.forest import Features, Forest
 from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
@@ -68,14 +71,15 @@ class ModelState:
         """Return the columns of the tables that users give."""
         return self.surroundings.columns(self.forest.features)
 
-    def bounds(self, lower: Any, upper: Any, default: Support | None = None) -> Support | None:
+    def bounds(self, lower: Any, upper: Any, name: str, y: Any, default: Support | None = None) -> Support | None:
         """Return bounds of the outcome that a user named as bounds of what the booster predicts.
 
-        In place of None are those of `default`.
+        In place of None are those of `default`. Labels `y`, called `name`, that lie beyond are refused.
         """
         named, transform = named_bounds(lower, upper), self.surroundings.transform
         if named is None or transform is None:
             return named_bounds(lower, upper, default)
+        named.check_labels(name, read_labels(name, in_memory(y), table_length(y)))
         ends = np.array([named.lower, named.upper])
         levels = np.where(np.isinf(ends), ends if transform.rising else -ends, transform.level(ends))
         translated = [None if bound is None else level for bound, level in zip((lower, upper), levels, strict=True)]

@@ -87,6 +87,8 @@ class Surroundings:
 
     def rows(self, raw: RawRows) -> RawRows:
         """Return labelled rows as the booster was trained on them."""
+        if self.transform is not None and raw.y is None:
+            raise TypeError("a transformed target needs y=, the outcomes as they are before the transform")
         return replace(raw, X=self.table(raw.X), y=self.labels(in_memory(raw.y)))
 
     def forward(self, y: Array) -> Array:

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import AnyArray, Array
+from ..errors import warn
 from ..trees.forest import Forest
 from ..trees.objectives import LOG, SIGNED_SQRT
 from .layers import Target
 
 # Points on either side of a typical prediction, in units of the range of predictions, where the transform is looked at.
-_DISTANCES = np.geomspace(1e-5, 1e3, 600)
+_DISTANCES = np.geomspace(1e-5, 1e15, 1000)
 # Largest relative difference of an outcome that went through the transform and back.
 _SAME = 1e-6
 # Labels that are checked at a time.
@@ -109,12 +110,20 @@ class Transform:
         y, z = y[order], z[order]
         steps = np.diff(z) if self.rising else -np.diff(z)
         unordered = steps < -1e-6 * (self.unit + np.abs(z[1:]))
-        away = np.abs(self(z) - y) > 1e-4 * (np.ptp(y) + np.abs(y).max(initial=0.0))
+        ends = self(np.array([self.low, self.high]))
+        nearest, tolerance = np.clip(y, ends.min(), ends.max()), 1e-4 * (np.ptp(y) + np.abs(y).max(initial=0.0))
+        away = np.abs(self(z) - nearest) > tolerance
         if unordered.any() or away.any():
             wrong = y[1:][unordered][0] if unordered.any() else y[away][0]
             raise ValueError(
                 f"the transform of the target, {self}, is not monotone over these labels (at {wrong:g}): several "
                 f"outcomes have one value, so quantiles cannot be mapped back; use a transform that keeps them in order"
+            )
+        beyond = int(np.sum(np.abs(y - nearest) > tolerance))
+        if beyond:
+            warn(
+                f"{beyond} labels lie beyond the outcomes that the transform of the target, {self}, can reach "
+                f"({ends.min():g} to {ends.max():g}): they count as these ends, and no interval contains such outcomes"
             )
 
     def __str__(self) -> str:
@@ -213,8 +222,19 @@ def _where_finite(function: Callable[[AnyArray], AnyArray], values: Array) -> Ar
     flat = values.reshape(-1)
     finite, out = np.isfinite(flat), np.full(flat.shape, np.nan)
     if finite.any():
-        out[finite] = _quietly(function, flat[finite])
+        out[finite] = _where_accepted(function, flat[finite])
     return out.reshape(values.shape)
+
+
+def _where_accepted(function: Callable[[AnyArray], AnyArray], values: Array) -> AnyArray:
+    """Apply a transformer's method; NaN for numbers that it raises an error for, which are found by halving."""
+    try:
+        return _quietly(function, values)
+    except ValueError:
+        if len(values) == 1:
+            return np.full(1, np.nan)
+        half = len(values) // 2
+        return np.concatenate([_where_accepted(function, part) for part in (values[:half], values[half:])])
 
 
 def _quietly(function: Callable[[AnyArray], AnyArray], values: AnyArray) -> AnyArray:

@@ -22,6 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 
 from pgbm_plugin import load, out_of_fold, partial_moments, wrap
 from pgbm_plugin.report import report
+from tests.people.commands import run
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_equals_the_booster_with_prepared_rows(kind, regressor, table):
     assert "rows pass through 'columntransformer'" in repr(model).replace("'encode'", "'columntransformer'")
 
 
-def test_copies_and_files(regressor, table, tmp_path):
+def test_copies_and_files(regressor, table, tmp_path, capsys):
     X, y = table
     around = nested("pipeline", regressor).fit(X, y)
     model = wrap(around, X, y)
@@ -97,6 +98,8 @@ def test_copies_and_files(regressor, table, tmp_path):
         load(tmp_path / "model.pgbm", around=around[-1])
     with pytest.raises(ValueError, match="holds another booster"):
         load(tmp_path / "model.pgbm", around=clone(around).fit(X, y + X["a"]))
+    shown, _ = run(capsys, "inspect", tmp_path / "model.pgbm")
+    assert "left out:     rows pass through 'encode' (ColumnTransformer)" in shown
     inner.save(tmp_path / "again.pgbm")
     with pytest.raises(ValueError, match="the booster's part"):
         load(tmp_path / "again.pgbm")

@@ -13,7 +13,9 @@ import sklearn
 import xgboost as xgb
 from scipy.sparse import csc_array, csr_matrix
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -104,6 +106,41 @@ def test_pipeline(regressor, numeric):
     assert np.array_equal(pipeline[-1].predict_interval(pipeline[:-1].transform(X)), alone.predict_interval(Z))
     pipeline.set_params(pgbmregressor__estimator__n_estimators=2).fit(X, y)
     assert pipeline[-1].model_.forest.n_trees == 2
+
+
+def test_arguments_of_predict_pass_through(regressor, numeric):
+    X, y = numeric
+    outer = PGBMRegressor(regressor, cv=None, rho=0.1)
+    pipeline = make_pipeline(StandardScaler(), outer).fit(X, y)
+    Z = StandardScaler().fit_transform(X)
+    expected = clone(outer).fit(Z, y).predict_interval(Z, 0.8)
+    assert np.array_equal(pipeline.predict(X, coverage=0.8), expected)
+    search = GridSearchCV(make_pipeline(StandardScaler(), outer), {"pgbmregressor__rho": [0.1]}, cv=2).fit(X, y)
+    assert np.array_equal(search.best_estimator_.predict(X, coverage=0.8), expected)
+    logarithm = TransformedTargetRegressor(outer, func=np.log, inverse_func=np.exp).fit(Z, y)
+    assert np.array_equal(logarithm.predict(Z, coverage=0.8), np.exp(logarithm.regressor_.predict_interval(Z, 0.8)))
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = make_pipeline(StandardScaler(), clone(outer).set_predict_request(coverage=True, return_std=True))
+        assert np.array_equal(routed.fit(X, y).predict(X, coverage=0.8), expected)
+        assert np.array_equal(routed.predict(X, return_std=True), pipeline.predict(X, return_std=True))
+
+
+def test_frozen(regressor, numeric, given_to_steps):
+    """Nothing is trained: rows of training are calibrated on folds, other rows calibrate directly."""
+    X, y = numeric
+    train, rest = slice(0, 250), slice(250, 400)
+    fitted = make_pipeline(StandardScaler(), regressor).fit(X[train], y[train])
+    given_to_steps.clear()
+    outer = PGBMRegressor(FrozenEstimator(fitted)).fit(X[rest], y[rest])
+    assert set(given_to_steps) == {"tune"}
+    assert outer.model_.certificate.status == "held-out"
+    assert outer.tune_result_.rows == 150
+    assert np.array_equal(outer.predict(X), fitted.predict(X))
+    expected = wrap(fitted, X[train], y[train], cv=5)
+    seen = clone(PGBMRegressor(FrozenEstimator(fitted))).fit(X[train], y[train])
+    assert set(given_to_steps) == {"tune"}
+    assert seen.model_.certificate.status == "certified"
+    assert np.array_equal(seen.predict_interval(X), expected.predict_interval(X))
 
 
 def test_cross_val_predict(regressor, numeric):

@@ -12,6 +12,7 @@ import pytest
 import xgboost as xgb
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -38,10 +39,12 @@ def test_warnings_that_tell_something(regressor, numeric):
 @pytest.mark.parametrize(
     ("settings", "error", "match"),
     [
-        ({"estimator": RandomForestRegressor()}, TypeError, "LGBMRegressor or an XGBRegressor, not RandomForestReg"),
+        ({"estimator": RandomForestRegressor()}, TypeError, r"\(LGBMRegressor, XGBRegressor.*\), not RandomForestReg"),
         ({"estimator": lgb.LGBMRegressor}, TypeError, "not <class 'lightgbm"),
         ({"estimator": xgb.XGBClassifier()}, TypeError, "not XGBClassifier"),
         ({"estimator": make_pipeline(StandardScaler(), lgb.LGBMRegressor())}, TypeError, "make_pipeline"),
+        ({"estimator": FrozenEstimator(lgb.LGBMRegressor())}, ValueError, "not fitted"),
+        ({"estimator": FrozenEstimator(RandomForestRegressor())}, TypeError, "the estimator of the FrozenEstimator is"),
         ({"rho": 2.0}, ValueError, r"rho must lie in \[-1, 1\]"),
         ({"distribution": "cauchy"}, ValueError, "unknown distribution 'cauchy'; known"),
         ({"distribution": "conformal", "conformal_fraction": 0.5}, ValueError, "is set by conformal_fraction"),
@@ -73,6 +76,18 @@ def test_bad_data(regressor, change, error, match, numeric, given_to_steps):
     with pytest.raises(error, match=match):
         PGBMRegressor(regressor).fit(**{"X": numeric[0], "y": numeric[1], **change})
     assert not given_to_steps
+
+
+def test_one_kind_of_prediction(regressor, numeric):
+    X, y = numeric
+    outer = PGBMRegressor(regressor, cv=None, rho=0.1).fit(X, y)
+    with pytest.raises(TypeError, match="return_std=True and coverage=, which ask for different results"):
+        outer.predict(X, return_std=True, coverage=0.9)
+    with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1"):
+        outer.predict(X, coverage=90)
+    frozen = PGBMRegressor(FrozenEstimator(outer.estimator_), cv=None)
+    with pytest.raises(TypeError, match="fit got 'verbose', but a FrozenEstimator is not trained"):
+        frozen.fit(X, y, verbose=1)
 
 
 def test_the_booster_that_is_installed(numeric, monkeypatch):
