@@ -82,8 +82,8 @@ class ModelState:
         named.check_labels(name, read_labels(name, in_memory(y), table_length(y)))
         ends = np.array([named.lower, named.upper])
         levels = np.where(np.isinf(ends), ends if transform.rising else -ends, transform.level(ends))
-        translated = [None if bound is None else level for bound, level in zip((lower, upper), levels, strict=True)]
-        return named_bounds(*(translated if transform.rising else translated[::-1]), default)
+        low, high = (None if bound is None else level for bound, level in zip((lower, upper), levels, strict=True))
+        return named_bounds(low, high, default) if transform.rising else named_bounds(high, low, default)
 
     @property
     def support(self) -> float:
