@@ -68,6 +68,7 @@ def tune(
         unit=unit,
         bounds=bounds,
         named=distributions is not None,
+        trained_on=out_of_fold is not None,
     )
     if no_spread:
         validation = validation.with_variance(np.ones(len(held_out.y)))

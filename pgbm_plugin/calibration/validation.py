@@ -41,6 +41,7 @@ class Validation:
     unit: Array | None = None  # (n,) unit of each row's CRPS; None for the unit of y
     bounds: Support | None = None  # bounds that the user named, for every family
     named: bool = False  # whether the user named the families
+    trained_on: bool = False  # whether training saw the rows, whose predictions are then out of fold
 
     @cached_property
     def scarcity(self) -> float:
@@ -82,7 +83,10 @@ class Validation:
 
         A row's own residual is left out of an empirical distribution. `support` is None for the bounds that were named.
         """
-        cls, _ = family(name)
+        cls, options = family(name)
+        if options.get("by") == "spread" and self.trained_on and not self.named:
+            # a row with a large residual raises its own spread, so that it is sorted into a bin of such rows
+            raise ValueError("spreads of training rows depend on their own labels; to try it anyway, name it")
         if issubclass(cls, Discrete) and (np.any(self.y != np.floor(self.y)) or np.abs(self.y).max() > _COUNTABLE):
             raise ValueError("the labels are not whole numbers, or are too large for counts")
         if cls.needs_positive_mean and not self.positive:

@@ -150,6 +150,17 @@ def test_conformal_scores_of_rows_that_a_scale_has_seen(fitted, predicted, rows)
     assert np.mean(own**2) <= np.mean(result.residuals**2)
 
 
+def test_no_bins_of_spreads_that_know_the_labels(fitted, predicted, rows):
+    """A row with a large residual raises the spread of its leaves, so such bins look better than they are."""
+    X, y = rows
+    model, few = wrap(fitted, X, y), {"rho": 0.03, "variance": "pgbm"}
+    result = model.tune(X, y, out_of_fold=predicted, **few)
+    binned = ["empirical(by='spread', bins=3)", "empirical(by='spread', bins=10)"]
+    assert all("depend on their own labels" in result.failed[name] for name in binned)
+    assert "empirical(by='mean', bins=3)" not in result.failed
+    assert model.tune(X, y, out_of_fold=predicted, distributions=binned[0], **few).best.distribution == binned[0]
+
+
 def test_conformal_scores_of_other_predictions(fitted, predicted, rows):
     """The scores that `tune` kept are of its rows in their order, and of its predictions."""
     X, y = rows
