@@ -30,6 +30,7 @@ from .predict.predictions import (
 from .predict.state import Mean, ModelState
 from .sources import Options, find_source
 from .streams.batches import is_stream, naming, unlabelled_stream
+from .surroundings.surroundings import Surroundings
 from .tables.labelled import RawRows
 from .tables.rows import Rows
 from .trees.forest import Features, Forest
@@ -91,6 +92,8 @@ class ProbabilisticModel:
         What `wrap` was told, and the default of `tune`'s argument of this name.
     training_scale : LogScale or None
         The boosted scale of the rows that `wrap` saw.
+    surroundings : Surroundings
+        What rows and outcomes pass through around the booster: steps of a pipeline, transforms of the target.
     device : str
         Where predictions are made: "auto", "cpu", "cuda" or "cuda:1". May be set.
     n_jobs : int or None
@@ -107,6 +110,7 @@ class ProbabilisticModel:
     mean = _FromState[Mean]()
     variance = _FromState[Variance]()
     training_scale = _FromState[LogScale | None]()
+    surroundings = _FromState[Surroundings]()
 
     def __init__(self, state: ModelState, *, device: str = "auto", n_jobs: int | None = None):
         self.state = state
@@ -557,7 +561,7 @@ class ProbabilisticModel:
         identity = self.calibration.b == self.calibration.c == 1.0
         calibration = "" if identity else f"\n  calibration:  {self.state.describe_calibration()}"
         decayed = " (effective, after decay)" if self.moments.decayed else ""
-        surroundings = self.state.surroundings
+        surroundings = self.surroundings
         place = "surroundings: " if surroundings else "the file left out that "
         around = f"  {place}{surroundings.described}\n" if surroundings.described else ""
         return (

@@ -6,8 +6,6 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 import xgboost as xgb
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from pgbm_plugin import UnsupportedModelError, wrap
 
@@ -89,10 +87,8 @@ def test_what_is_no_model(thing, numeric):
 def test_models_inside_of_others(numeric):
     """A CVBooster claims to have any attribute."""
     cv = lgb.cv(LGB, lgb.Dataset(*numeric), 2, stratified=False, return_cvbooster=True)["cvbooster"]
-    pipeline = make_pipeline(StandardScaler(), lgb.LGBMRegressor(n_estimators=2, **LGB)).fit(*numeric)
-    for model, hint in ((cv, r"\.boosters\[i\].*of its fold"), (pipeline, r"its \[-1\] is one")):
-        with pytest.raises(TypeError, match=rf"cannot wrap a {type(model).__name__}.*; if {hint}|{hint}"):
-            wrap(model, *numeric)
+    with pytest.raises(TypeError, match=r"cannot wrap a CVBooster.*; if its \.boosters\[i\] is one.*of its fold"):
+        wrap(cv, *numeric)
 
 
 def test_two_quantiles(numeric):
