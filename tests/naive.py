@@ -112,12 +112,14 @@ def replay(
     single: bool = False,
     parallel: int = 1,
     weigh_rounded: bool = True,
+    held: Any = f32,
 ) -> Trees:
     """Boost again, row by row: g and h at the margins so far, into the leaf that the booster says, then its step.
 
     `start` is the margin before tree 0 (one, or one per row), `folded` what tree 0 holds of it, `single` whether
     margins are float32 (XGBoost), `parallel` the trees that share an iteration's gradients. Labels, weights, g and h
-    are float32 in both boosters; `weigh_rounded` says that g and h are rounded before they are weighted, too.
+    are float32 in LightGBM and XGBoost; `weigh_rounded` says that g and h are rounded before they are weighted, too.
+    `held` rounds g and h to what the booster holds; CatBoost holds them as float.
     """
     rounded = f32 if single else float
     n = len(y)
@@ -129,8 +131,8 @@ def replay(
         tree = {k: Leaf(v - (folded if t == 0 else 0.0)) for k, v in leaves.items()}
         if t % parallel == 0:
             gh = [gradients(margin[i], label[i], parameter) for i in range(n)]
-            gh = [(f32(g), f32(h)) for g, h in gh] if weigh_rounded else gh
-            gh = [(f32(g * wi), f32(h * wi)) for (g, h), wi in zip(gh, w, strict=True)]
+            gh = [(held(g), held(h)) for g, h in gh] if weigh_rounded else gh
+            gh = [(held(g * wi), held(h * wi)) for (g, h), wi in zip(gh, w, strict=True)]
         for i in range(n):
             leaf = tree[int(ids[i, t])]
             leaf.g.append(gh[i][0])
