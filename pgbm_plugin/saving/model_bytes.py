@@ -123,7 +123,7 @@ def _build(
             nodes[field] = array
         booster = booster_named(parts["forest"]["booster"])
         features = Features(**parts["features"], renamed=booster.renamed, category_hash=booster.category_hash)
-        forest = Forest(**parts["forest"], nodes=nodes, features=features, base_last=booster.base_last)
+        forest = Forest(**parts["forest"], nodes=nodes, features=features, **booster.start_rules())
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:

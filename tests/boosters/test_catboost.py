@@ -233,14 +233,15 @@ def test_weights(loss, rows):
         assert wrap(model, X, y, sample_weight=weight[::-1].copy()).certificate.status != "certified"
 
 
-def test_baselines_are_added_after_the_trees(rows):
+def test_baselines_are_added_after_the_trees(rows, tmp_path):
     X, y = rows
-    baseline = np.linspace(20.0, 40.0, len(y)).astype(np.float32).astype(float)
+    baseline = np.linspace(20.0, 40.0, len(y))  # CatBoost rounds them to float32
     model = train(X, y, baseline=baseline)
     wrapped = wrap(model, X, y, init_score=baseline)
     assert wrapped.certificate.status == "certified"
     assert np.array_equal(wrapped.predict(X, init_score=baseline), model.predict(cb.Pool(X, baseline=baseline)))
-    mean, _ = wrapped.predict(X, return_std=True, init_score=baseline)
+    wrapped.save(tmp_path / "model.pgbm")
+    mean, _ = load(tmp_path / "model.pgbm").predict(X, return_std=True, init_score=baseline)
     assert np.array_equal(mean, model.predict(cb.Pool(X, baseline=baseline)))
 
 
