@@ -113,12 +113,14 @@ def replay(
     parallel: int = 1,
     weigh_rounded: bool = True,
     held: Any = f32,
+    held_gradients: Any = f32,
 ) -> Trees:
     """Boost again, row by row: g and h at the margins so far, into the leaf that the booster says, then its step.
 
     `start` is the margin before tree 0 (one, or one per row), `folded` what tree 0 holds of it, `single` whether
     margins are float32 (XGBoost), `parallel` the trees that share an iteration's gradients. `held` rounds labels and
-    weights. g and h are float32 in all boosters; `weigh_rounded` says that this also happens before they are weighted.
+    weights, `held_gradients` g and h, as the booster does; `weigh_rounded` says that g and h are rounded before they
+    are weighted, too.
     """
     rounded = f32 if single else float
     n = len(y)
@@ -130,8 +132,8 @@ def replay(
         tree = {k: Leaf(v - (folded if t == 0 else 0.0)) for k, v in leaves.items()}
         if t % parallel == 0:
             gh = [gradients(margin[i], label[i], parameter) for i in range(n)]
-            gh = [(f32(g), f32(h)) for g, h in gh] if weigh_rounded else gh
-            gh = [(f32(g * wi), f32(h * wi)) for (g, h), wi in zip(gh, w, strict=True)]
+            gh = [(held_gradients(g), held_gradients(h)) for g, h in gh] if weigh_rounded else gh
+            gh = [(held_gradients(g * wi), held_gradients(h * wi)) for (g, h), wi in zip(gh, w, strict=True)]
         for i in range(n):
             leaf = tree[int(ids[i, t])]
             leaf.g.append(gh[i][0])

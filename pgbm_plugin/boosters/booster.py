@@ -81,6 +81,8 @@ class Booster:
         Whether the booster refuses a frame with other column names than the model's. If not, it goes by position.
     base_last : bool
         Whether it adds the base margin after the trees, see `Forest.base_last`.
+    init_score_dtype : dtype
+        Precision to which it rounds init scores, see `Forest.init_score_dtype`.
     init_score : str
         What its estimators call the scores that rows start from in `fit`.
     default_estimator : callable or None
@@ -124,6 +126,7 @@ class Booster:
     category_hash: Callable[[Any], int] | None = None
     checks_names: bool = True
     base_last: bool = False
+    init_score_dtype: np.dtype[Any] = np.dtype(np.float64)  # noqa: RUF009
     init_score: str = "init_score"
     default_estimator: Callable[[], Any] | None = None
     refit: Callable[[Any, TrainingSpec], Train] | None = None
@@ -132,6 +135,10 @@ class Booster:
     scoring: type | None = None
     read_attribute: Callable[[Any, str], str | None] | None = None
     write_attribute: Callable[[Any, str, str], None] | None = None
+
+    def start_rules(self) -> dict[str, Any]:
+        """Return what its forests store of where margins start."""
+        return {"base_last": self.base_last, "init_score_dtype": self.init_score_dtype}
 
 
 def class_names(thing: Any) -> set[str]:

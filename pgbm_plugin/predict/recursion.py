@@ -79,7 +79,8 @@ def add_margins_and_variances(
 def _start(forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Any) -> AnyArray:
     margin = np.zeros(len(rows), leaf_value.dtype)
     if not forest.base_last:
-        margin[:] = forest.base_margin if init_score is None else init_score * forest.divisor  # divided at the end
+        # divided at the end
+        margin[:] = forest.base_margin if init_score is None else forest.held_starts(init_score) * forest.divisor
     return margin
 
 
@@ -88,7 +89,7 @@ def _finished(forest: Forest, margin: AnyArray, init_score: Any) -> AnyArray:
     if forest.divisor > 1:
         margin /= forest.divisor
     if forest.base_last:
-        margin += forest.base_margin if init_score is None else init_score
+        margin += forest.base_margin if init_score is None else forest.held_starts(init_score)
     return margin
 
 

@@ -129,7 +129,7 @@ def _build(
             name: getattr(booster, name) for name in ("renamed", "numbers_are_values", "category_hash")
         }
         features = Features(**parts["features"], **rules)
-        forest = Forest(**parts["forest"], nodes=nodes, features=features, base_last=booster.base_last)
+        forest = Forest(**parts["forest"], nodes=nodes, features=features, **booster.start_rules())
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:

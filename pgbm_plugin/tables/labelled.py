@@ -67,7 +67,7 @@ class LabelledRows:
     def initial_margin(self, forest: Forest, spec: TrainingSpec, lo: int, hi: int) -> AnyArray:
         """Return the margins of rows lo..hi before the first tree, in the precision in which the booster sums."""
         if self.init_score is not None:
-            return self.init_score[lo:hi].astype(forest.leaf_value.dtype)
+            return forest.held_starts(self.init_score[lo:hi]).astype(forest.leaf_value.dtype)
         return np.full(hi - lo, spec.start, forest.leaf_value.dtype)
 
 

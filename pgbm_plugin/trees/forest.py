@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from ..arrays import AnyArray
 
+_FLOAT64 = np.dtype(np.float64)
+
 # Bits of a node's ``flags``.
 CATEGORICAL = 1
 DEFAULT_LEFT = 2
@@ -131,6 +133,8 @@ class Forest:
     base_last : bool
         Whether the booster adds the base margin, or a row's init_score, after the last tree instead of before the
         first. Only the last bits of predictions depend on it.
+    init_score_dtype : dtype
+        Precision to which the booster rounds init scores.
     divisor : int
         Number that the summed margin is divided by: a random forest averages its trees.
     link : int
@@ -154,6 +158,7 @@ class Forest:
     features: Features
     booster: str
     base_last: bool = False
+    init_score_dtype: np.dtype[Any] = _FLOAT64
 
     def __post_init__(self) -> None:
         _check_features(self.features)
@@ -209,6 +214,10 @@ class Forest:
             leaf_value=self.leaf_value[:leaves],
             leaf_label=self.leaf_label[:leaves],
         )
+
+    def held_starts(self, init_score: AnyArray) -> AnyArray:
+        """Return init scores as the booster holds them."""
+        return init_score.astype(self.init_score_dtype)
 
     def tree_of_leaf(self) -> NDArray[np.int64]:
         """Return the (L,) number of the tree that each leaf belongs to."""

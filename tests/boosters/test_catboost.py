@@ -94,33 +94,43 @@ def test_leaves_bits_and_certificate(kind, rows, leaf_labels):
         assert np.array_equal(wrapped.predict(table), model.predict(table))
 
 
+ORACLE = {
+    "RMSE": (naive.squared, 0.0),
+    "Poisson": (naive.poisson, 0.0),
+    "Tweedie:variance_power=1.3": (naive.tweedie, 1.3),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Lossguide"])
-def test_moments_and_variance_are_the_papers(policy, rows, leaf_labels):
-    X, y = rows
-    model = train(X, y, grow_policy=policy, l2_leaf_reg=1.5)
-    wrapped = wrap(model, X, y)
+@pytest.mark.parametrize("loss", ORACLE)
+def test_moments_and_variance_are_the_papers(loss, policy, weighted, rows, leaf_labels):
+    X, y = rows[0], np.exp(rows[0][:, 0]) if loss != "RMSE" else rows[1]
+    weight = np.linspace(0.5, 2.0, len(y)) if weighted else None
+    model = train(X, y, weight, grow_policy=policy, loss_function=loss, l2_leaf_reg=1.5)
+    wrapped = wrap(model, X, y, sample_weight=weight)
+    lambda_ = 1.5 * (1.0 if weight is None else weight.astype(np.float32).astype(float).mean())
+    rate = float(np.float32(0.2))
     ids, forest = model.calc_leaf_indexes(X), wrapped.forest
     values = [
         {int(forest.leaf_label[k]): float(forest.leaf_value[k]) for k in range(*forest.leaf_start[t : t + 2])}
         for t in range(forest.n_trees)
     ]
     start = model.get_scale_and_bias()[1]
-    trees = naive.replay(ids, values, naive.squared, 0.0, y, start, weigh_rounded=False)
+    trees = naive.replay(ids, values, *ORACLE[loss], y, start, weight=weight, weigh_rounded=False, held_gradients=float)
     for t, tree in enumerate(trees):
         for k in range(*forest.leaf_start[t : t + 2]):
             leaf = tree[int(forest.leaf_label[k])]
             if leaf.g:
-                # the oracle rounds gradients to float32, as the other boosters hold them
-                assert 0.2 * leaf.newton(1.5) == pytest.approx(leaf.value, abs=1e-5)
-                assert wrapped.weights.variance[k] == pytest.approx(leaf.weight(1.5)[1], rel=1e-5, abs=1e-12)
+                assert rate * leaf.newton(lambda_) == pytest.approx(leaf.value, rel=1e-9, abs=1e-12)
+                assert wrapped.weights.variance[k] == pytest.approx(leaf.weight(lambda_)[1], rel=1e-9, abs=1e-12)
     trees = [{k: leaf for k, leaf in tree.items() if leaf.g} for tree in trees]  # symmetric trees have empty leaves
-    want = naive.variance(ids, trees, 0.2, 1.5, wrapped.rho)
-    np.testing.assert_allclose(wrapped.predict_var(X), want, rtol=1e-4)
+    margin_variance = naive.variance(ids, trees, rate, lambda_, wrapped.rho)
+    want = margin_variance * (1.0 if loss == "RMSE" else wrapped.predict(X) ** 2)
+    np.testing.assert_allclose(wrapped.predict_var(X), want, rtol=1e-9)
 
 
 LOSSES = ["Poisson", "Tweedie:variance_power=1.3", "Huber:delta=0.8", "Lq:q=2.5", "LogCosh", "Expectile:alpha=0.5"]
-
-
 EXPONENTIAL = ("Poisson", "Tweedie")
 
 
@@ -223,14 +233,15 @@ def test_weights(loss, rows):
         assert wrap(model, X, y, sample_weight=weight[::-1].copy()).certificate.status != "certified"
 
 
-def test_baselines_are_added_after_the_trees(rows):
+def test_baselines_are_added_after_the_trees(rows, tmp_path):
     X, y = rows
-    baseline = np.linspace(20.0, 40.0, len(y)).astype(np.float32).astype(float)
+    baseline = np.linspace(20.0, 40.0, len(y))  # CatBoost rounds them to float32
     model = train(X, y, baseline=baseline)
     wrapped = wrap(model, X, y, init_score=baseline)
     assert wrapped.certificate.status == "certified"
     assert np.array_equal(wrapped.predict(X, init_score=baseline), model.predict(cb.Pool(X, baseline=baseline)))
-    mean, _ = wrapped.predict(X, return_std=True, init_score=baseline)
+    wrapped.save(tmp_path / "model.pgbm")
+    mean, _ = load(tmp_path / "model.pgbm").predict(X, return_std=True, init_score=baseline)
     assert np.array_equal(mean, model.predict(cb.Pool(X, baseline=baseline)))
 
 
@@ -358,6 +369,16 @@ def test_damaged_files_raise_value_errors(rows, tmp_path):
     assert refused > 100
 
 
+def test_a_damaged_cbm_file_does_not_crash(rows, tmp_path):
+    path = tmp_path / "model.cbm"
+    train(*rows, iterations=2).save_model(str(path))
+    raw = path.read_bytes()
+    for damaged in (raw[: len(raw) // 2], raw[:8] + b"\xff" * 64 + raw[72:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"CatBoost cannot read this \.cbm file"):
+            wrap(path, *rows)
+
+
 def _damage(parent, key, rng):
     value = parent[key]
     inside = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
@@ -449,7 +470,10 @@ def test_command_line(rows, tmp_path, capsys):
 
 class _Squares:
     def calc_ders_range(self, approxes, targets, weights):
-        return [(t - a, -1.0) for a, t in zip(approxes, targets, strict=True)]
+        out = []  # CatBoost compiles this with numba
+        for i in range(len(targets)):
+            out.append((targets[i] - approxes[i], -1.0))
+        return out
 
 
 def test_custom_objectives(rows):

@@ -45,6 +45,7 @@ CATBOOST = Booster(
     gradient_dtype=np.dtype(np.float64),
     category_hash=category_hash,
     base_last=True,
+    init_score_dtype=np.dtype(np.float32),
     init_score="baseline",
     default_estimator=_default_estimator,
     refit=refit,

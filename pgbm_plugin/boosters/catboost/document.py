@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 _MAGIC = b"CBM1"
+
+_CONVERT = "import sys, catboost\ncatboost.CatBoost().load_model(sys.argv[1]).save_model(sys.argv[2], format='json')\n"
 
 # The keys of a model in JSON, one of which comes first.
 _KEYS = ("ctr_data", "features_info", "model_info", "oblivious_trees", "scale_and_bias", "trees")
@@ -27,7 +32,7 @@ def is_model_bytes(head: bytes) -> bool:
 
 def load(raw: bytes) -> Mapping[str, Any]:
     """Return the document of a model file; a .cbm file needs CatBoost."""
-    return _read_json(raw) if not raw.startswith(_MAGIC) else load_live(_unpacked(raw))
+    return _read_json(_as_json(raw) if raw.startswith(_MAGIC) else raw)
 
 
 def load_live(model: Any) -> Mapping[str, Any]:
@@ -40,19 +45,22 @@ def load_live(model: Any) -> Mapping[str, Any]:
         return _read_json(path.read_bytes())
 
 
-def _unpacked(raw: bytes) -> Any:
-    """Return the live model of a .cbm file."""
-    try:
-        import catboost
-    except ImportError as error:
+def _as_json(raw: bytes) -> bytes:
+    """Return a .cbm file as JSON. A damaged one can crash CatBoost, which therefore reads it in another process."""
+    if importlib.util.find_spec("catboost") is None:
         raise ImportError(
             "CatBoost is needed to read its .cbm files: pip install 'pgbm-plugin[catboost]', or save the model as JSON "
             "where CatBoost is installed, model.save_model('model.json', format='json'), which needs no CatBoost"
-        ) from error
-    try:
-        return catboost.CatBoost().load_model(blob=raw)
-    except catboost.CatBoostError as error:
-        raise ValueError(f"CatBoost cannot read this .cbm file: {error}") from error
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path, converted = Path(folder) / "model.cbm", Path(folder) / "model.json"
+        path.write_bytes(raw)
+        command = [sys.executable, "-c", _CONVERT, str(path), str(converted)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode != 0 or not converted.is_file():
+            reason = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+            raise ValueError(f"CatBoost cannot read this .cbm file: {reason:.200}")
+        return converted.read_bytes()
 
 
 def _read_json(raw: bytes) -> Mapping[str, Any]:

@@ -75,6 +75,7 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
         ),
         base_margin=_number(bias[0]),
         base_last=True,
+        init_score_dtype=np.dtype(np.float32),
         divisor=1,
         link=IDENTITY if objective is None else objective.link,
         features=_features(info, columns, categories),
