@@ -2,13 +2,14 @@
 
 python -m benchmarks.predict [--quick] [--threads N] [--rows N] [--json PATH]
 
-Columns: ns per row and tree, and how many times faster than the booster. lleaves, CatBoost (RMSEWithUncertainty),
-NGBoost and PGBM take part in the first contest where they are installed; the last three are models of their own, of as
-many trees.
+Columns: ns per row and tree; how many times faster than the booster; and how many times as long it takes with a boosted
+scale, which `tune` adds where it helps. lleaves, CatBoost (RMSEWithUncertainty), NGBoost and PGBM take part in the
+first contest where they are installed; the last three are models of their own, of as many trees.
 """
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import Any
 
@@ -31,10 +32,13 @@ def main() -> None:
             for case in cases(given.quick):
                 it = contender(booster, case, n_train, n_test, given.threads)
                 check_answers(it.wrapped, it.predict, it.X)
+                scaled = copy.copy(it.wrapped)
+                scaled.tune(*case.rows(3_000, 2), variance="boosted")
                 calls = {
                     "own": lambda it=it: it.predict(it.X),
                     "dist": lambda it=it: it.wrapped.predict_dist(it.X),
                     "mean": lambda it=it: it.wrapped.predict(it.X),
+                    "scaled": lambda it=it, scaled=scaled: scaled.predict_dist(it.X),
                 }
                 if booster == "LightGBM" and case.name == "a":
                     calls |= others.contenders(case, it.X, given.threads)
@@ -43,6 +47,7 @@ def main() -> None:
                 line = {"booster": booster, "model": str(case), "leaves": it.wrapped.forest.n_leaves // case.trees}
                 line |= {"own ns": best["own"] * per, "predict_dist ns": best["dist"] * per}
                 line |= {"predict_dist": best["own"] / best["dist"], "predict": best["own"] / best["mean"]}
+                line |= {"with a scale, times as long": best["scaled"] / best["dist"]}
                 line |= {name: best["own"] / best[name] if name in best else "" for name in others.NAMES}
                 lines.append(line)
                 advance(1)

