@@ -96,8 +96,8 @@ def derivatives(objective: Any, p: Any, s: Any, y: Any) -> Any:
         size = abs(residual)
         return p * math.copysign(size ** (p - 1.0), residual), p * (p - 1.0) * size ** (p - 2.0)
     # LOGCOSH
-    slope = math.tanh(residual)
-    return slope, 1.0 - slope * slope
+    tail = math.exp(-2.0 * abs(residual))  # 1 / cosh^2 would overflow
+    return math.tanh(residual), 4.0 * tail / ((1.0 + tail) * (1.0 + tail))
 
 
 @scalar

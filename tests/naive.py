@@ -52,6 +52,18 @@ def squaredlog(s, y, p):
     return d / (s + 1), max((1 - d) / (s + 1) ** 2, 1e-6)
 
 
+def cut_huber(s, y, p):
+    return huber(s, y, p)[0], float(abs(s - y) < p)
+
+
+def lq(s, y, p):
+    return math.copysign(p * abs(s - y) ** (p - 1), s - y), p * (p - 1) * abs(s - y) ** (p - 2)
+
+
+def logcosh(s, y, p):
+    return math.tanh(s - y), 1 / math.cosh(s - y) ** 2
+
+
 @dataclass
 class Leaf:
     """One leaf: its stored value, the rows' weights w and their w g and w h, and what the paper makes of them."""

@@ -456,6 +456,18 @@ def test_batches_and_tune(rows):
     assert np.array_equal(wrapped.predict(X), model.predict(X))
 
 
+def test_dask_collections(rows):
+    X, y = rows
+    dask, array = pytest.importorskip("dask"), pytest.importorskip("dask.array")
+    weight = np.linspace(0.5, 2.0, len(y)).astype(np.float32)
+    model = train(X, y, weight)
+    parts = [array.from_array(column, chunks=(200, *column.shape[1:])) for column in (X, y, weight)]
+    with dask.config.set(scheduler="synchronous"):
+        wrapped = wrap(model, parts[0], parts[1], sample_weight=parts[2])
+    assert wrapped.certificate.status == "certified"
+    assert np.array_equal(wrapped.predict(X), model.predict(X))
+
+
 def test_command_line(rows, tmp_path, capsys):
     X, y = rows
     frame = pd.DataFrame(X, columns=list("abcd"))

@@ -10,7 +10,20 @@ from numba import njit
 from pgbm_plugin.kernels import scalar
 
 from pgbm_plugin.trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, ZERO_BOUND, ZERO_IS_MISSING
-from pgbm_plugin.trees.objectives import FAIR, GAMMA, HUBER, POISSON, PSEUDOHUBER, SQUARED, SQUAREDLOG, TWEEDIE
+from pgbm_plugin.trees.objectives import (
+    CUT_HUBER,
+    FAIR,
+    GAMMA,
+    GRADIENT_STEP,
+    HUBER,
+    LOGCOSH,
+    LQ,
+    POISSON,
+    PSEUDOHUBER,
+    SQUARED,
+    SQUAREDLOG,
+    TWEEDIE,
+)
 from tests import naive
 
 N = 200_000
@@ -23,6 +36,10 @@ DERIVATIVES = {
     TWEEDIE: naive.tweedie,
     PSEUDOHUBER: naive.pseudohuber,
     SQUAREDLOG: naive.squaredlog,
+    CUT_HUBER: naive.cut_huber,
+    LQ: naive.lq,
+    LOGCOSH: naive.logcosh,
+    POISSON + GRADIENT_STEP: lambda s, y, p: (naive.poisson(s, y, p)[0], 1.0),
 }
 
 
