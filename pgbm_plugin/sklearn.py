@@ -222,7 +222,13 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                 f"other steps before it, make_pipeline(StandardScaler(), PGBMRegressor({accepted[0]}())), or give what "
                 f"is fitted already, PGBMRegressor(FrozenEstimator(pipeline))"
             )
-        return clone(self.estimator)
+        try:
+            return clone(self.estimator)
+        except RuntimeError as error:
+            raise TypeError(
+                f"scikit-learn cannot copy this {type(self.estimator).__name__}; give it tuples in place of lists, such "
+                f"as cat_features=('town',) ({error})"
+            ) from error
 
     def _check_settings(self) -> None:
         rho_grid(self.rho)
