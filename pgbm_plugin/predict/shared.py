@@ -1,0 +1,26 @@
+"""Sums over pairs of rows that share groups, in time proportional to the number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..arrays import Array
+from ..tables.keys import Codes, combined
+
+
+def pair_sum(code: Codes, values: Array) -> float:
+    """Return the sum of v_i v_j over all ordered pairs i != j of rows that share a group."""
+    return float(np.sum(np.bincount(code, values) ** 2) - values @ values)
+
+
+def pair_sums_within(group: Codes, codes: Sequence[Codes], values: Array) -> Array:
+    """Return, for each group, the sum of v_i v_j over ordered pairs of its rows that share their group in all `codes`.
+
+    With no codes, all pairs of rows of a group count.
+    """
+    cell = combined([group, *codes])
+    sums, group_of_cell = np.bincount(cell, values), np.empty(cell.max(initial=-1) + 1, np.intp)
+    group_of_cell[cell] = group
+    return np.bincount(group_of_cell, sums**2) - np.bincount(group, values**2)
