@@ -35,7 +35,7 @@ from .table4 import LIGHTGBM, PATIENCE, all_rows, groups, train, with_spread
 
 NAME = "totals"
 FAMILIES = {"normal": "normal", "auto": None}
-METHODS = {"independent": "independent", "factors": "factors", "sigma": "one sigma"}
+METHODS = {"independent": "independent", "factors": "factors", "moved": "factors, moved", "sigma": "one sigma"}
 LEVELS = ("department", "category", "total")
 COVERAGE = 0.9
 
@@ -66,7 +66,7 @@ def scored(totals: Distribution, outcome: np.ndarray) -> Record:
 def score(model: Any, held_out: Rows, test: Rows, start: float) -> Record:
     """method -> level -> CRPS of totals, and how many of their 90 % intervals hold."""
     starts = np.full(len(test), start)
-    items = model.predict_dist(test.X, init_score=starts)
+    items, point = model.predict_dist(test.X, init_score=starts), model.predict(test.X, init_score=starts)
     before = model.predict_dist(held_out.X, init_score=np.full(len(held_out), start)).mean()
     found: Record = {method: {} for method in METHODS}
     for level, key in groups(test).items():
@@ -81,10 +81,11 @@ def score(model: Any, held_out: Rows, test: Rows, start: float) -> Record:
         forecasts = {
             "independent": Normal.from_moments(mean, variance),
             "factors": joint,
+            "moved": type(joint).from_moments(total_of(point, key)[0], joint.var()),
             "sigma": Normal.from_moments(mean, square[parts(test)[level][first]]),
         }
         for method, totals in forecasts.items():
-            found[method][level] = scored(totals, outcome)
+            found[method][level] = {**scored(totals, outcome), "bias": float(np.mean(totals.mean() - outcome))}
     return found
 
 
@@ -130,7 +131,9 @@ def markdown(records: Sequence[Record], families: Sequence[str]) -> str:
                 ratio = f"{crps['factors'] / crps['independent']:.2f}"
                 lines.append({"window": str(window), "level": level, **cells, "factors / independent": ratio})
         names = sorted({record[family]["family"] for record in records})
-        title = f"**Totals of a day, `tune` of {'a normal' if family == 'normal' else 'any family'}** ({'; '.join(names)})"
+        title = (
+            f"**Totals of a day, `tune` of {'a normal' if family == 'normal' else 'any family'}** ({'; '.join(names)})"
+        )
         out += [f"{title}: CRPS (cover of 90 % intervals), mean of {fits} fits a window", table(lines)]
         lines = [
             {

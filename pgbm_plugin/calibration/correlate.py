@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
+from ..distributions import Distribution
 from ..distributions.normal_scores import expected_scores, score_variances
 from ..errors import warn
 from ..predict.correlation import Correlation, check_names
@@ -26,7 +27,7 @@ _FAR_OFF = 2.0
 # The shares of all levels add up to this at most, so that some noise of each row's own is left.
 _MOST = 0.99
 # Rows that are simulated for standard errors, in total, and how often at least and at most.
-_SIMULATED, _FEWEST, _OFTENEST = 2e7, 25, 200
+_SIMULATED, _FEWEST, _OFTENEST = 1e7, 25, 100
 
 
 def correlate(
@@ -38,26 +39,37 @@ def correlate(
     check_names(levels)
     held_out = read_held_out(state, "correlate", raw, "y_val", _MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold)
     names, groups = tuple(levels), _read_levels(levels, held_out)
-    distributions = chosen_distributions(state.chosen, held_out.margins, state.support)
-    score, variance = expected_scores(distributions, held_out.y), score_variances(distributions)
-    weight = np.ones(len(score)) if held_out.weight is None else held_out.weight / held_out.weight.mean()
+    chosen, y = state.chosen, held_out.y
+    distributions = chosen_distributions(chosen, held_out.margins, state.support)
+    weight = np.ones(len(y)) if held_out.weight is None else held_out.weight / held_out.weight.mean()
+    measured = measure(names, [group.code for group in groups], distributions, y, weight)
+    return Correlation(
+        names,
+        *(tuple(map(float, column)) for column in measured),
+        tuple(map(len, groups)),
+        len(y),
+        chosen.rho,
+        chosen.calibration,
+        chosen.distribution,
+    )
+
+
+def measure(
+    names: Sequence[str], codes: Sequence[Codes], distributions: Distribution, y: Array, weight: Array
+) -> tuple[Array, Array, Array]:
+    """Return, for each level, r, its standard error, and what r would be without its limits.
+
+    It is one step of Fisher's scoring from independence: the pair sums of scores are the derivatives of the copula's
+    log likelihood there, and `information` is their covariance.
+    """
+    score, variance = expected_scores(distributions, y), score_variances(distributions)
     _check_spread(score, variance, weight)
-    codes = [group.code for group in groups]
     information = _information(names, codes, weight * variance)
     measured = np.linalg.solve(information, _pair_sums(codes, weight * score))
     r = within_limits(information, measured)
     error = _standard_errors(codes, information, variance, weight, r)
     _tell(names, r, measured, error)
-    chosen = state.chosen
-    return Correlation(
-        names,
-        *(tuple(map(float, column)) for column in (r, error, measured)),
-        tuple(map(len, groups)),
-        len(score),
-        chosen.rho,
-        chosen.calibration,
-        chosen.distribution,
-    )
+    return r, error, measured
 
 
 def _read_levels(levels: Mapping[str, Any], held_out: HeldOut) -> list[Groups]:

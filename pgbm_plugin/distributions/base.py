@@ -283,8 +283,8 @@ class Distribution(ABC):
         if not np.all((u > 0.0) & (u < 1.0)):
             raise ValueError("uniform numbers must lie strictly between 0 and 1")
         params, point = self._as_columns()
-        outcomes = with_point_masses(point, self._from_uniform(u.reshape(len(u), -1), **params))
-        return outcomes.reshape(u.shape)
+        columns = u if u.ndim == 2 else u[:, None]
+        return with_point_masses(point, self._from_uniform(columns, **params)).reshape(u.shape)
 
     def crps(self, y: ArrayLike) -> Array:
         """Return the continuous ranked probability score (CRPS) of each outcome, in the unit of `y`."""

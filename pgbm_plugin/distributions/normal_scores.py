@@ -24,16 +24,16 @@ from .snapped import Snapped
 ORDERS = 4
 """Number of Hermite coefficients of an outcome. The rest matters only if rows have r near 1."""
 
-# The trapezoid rule in Z. It is exact to 1e-9 for smooth quantiles, and to about 1 % of a jump where they have one.
-_STEP = 0.25
-_NODES = np.arange(-8.0, 8.0 + _STEP, _STEP)
+# The trapezoid rule in Z. It is exact for smooth quantiles, and to a few percent of a jump where they have one.
+_STEP = 0.125
+_NODES = np.arange(-64, 65) * _STEP
 _WEIGHTS = _STEP * np.exp(-0.5 * _NODES**2) / math.sqrt(2.0 * math.pi)
 # Scores beyond it cannot be told from infinite ones.
 _LARGEST = 8.0
 # Outcomes on a lattice are summed one by one up to this one.
 _MOST_COUNTS = 300.0
 _NO_MASS = 1e-12
-_BLOCK = 1 << 14
+_BLOCK = 1 << 13
 
 
 def expected_scores(distribution: Distribution, y: Array) -> Array:
@@ -114,14 +114,23 @@ def _scores(distribution: Distribution, y: Array) -> Array:
     """Return the expected Z of outcomes, of shape (n,) or (n, k)."""
     below, above, share = distribution.cdf(y), distribution.sf(y), _resolution(distribution)
     before, after = below, above
-    if distribution.has_mass or share:
+    if distribution.has_mass or share is not None:
         just_before = np.nextafter(y, -np.inf)
         before, after = distribution.cdf(just_before), distribution.sf(just_before)
-    # a new outcome falls between the m residuals of an empirical family, or beyond them: m + 1 places
-    keep = 1.0 - share
-    lower = _mean_between(before * keep, below * keep + share)
-    upper = -_mean_between(above * keep, after * keep + share)
-    return np.clip(np.where(before + below < 1.0, lower, upper), -_LARGEST, _LARGEST)
+    lower, upper = (before, below), (above, after)
+    if share is not None:
+        share = share if y.ndim == 1 else share[:, None]
+        # rounding may move an outcome across its residual, but not across a value of a lattice
+        always = not isinstance(distribution, Snapped)
+        lower, upper = _widened(*lower, share, always), _widened(*upper, share, always)
+    scores = np.where(before + below < 1.0, _mean_between(*lower), -_mean_between(*upper))
+    return np.clip(scores, -_LARGEST, _LARGEST)
+
+
+def _widened(low: Array, high: Array, share: Array, always: bool) -> tuple[Array, Array]:
+    """Return intervals of probabilities that are wider by `share`, those that are wider already only if `always`."""
+    narrow = always | (high - low < share)
+    return np.where(narrow, low * (1.0 - share), low), np.where(narrow, high * (1.0 - share) + share, high)
 
 
 def _mean_between(low: Array, high: Array) -> Array:
@@ -132,13 +141,16 @@ def _mean_between(low: Array, high: Array) -> Array:
     return np.where(width > 1e-7 * high, mean, ndtri(0.5 * (low + high)))
 
 
-def _resolution(distribution: Distribution) -> float:
-    """Return 1 / (m + 1) for a family made of m residuals, in its smallest bin; 0 for other families."""
-    if isinstance(distribution, Derived):
-        return _resolution(distribution._inner)
-    if not isinstance(distribution, Empirical):
-        return 0.0
-    return 1.0 / (int(np.diff(distribution._start).min()) + 1)
+def _resolution(distribution: Distribution) -> Array | None:
+    """Return (n,) shares 1 / (m + 1) for a family made of m residuals; None for other families.
+
+    A new outcome falls between these residuals or beyond them, into one of m + 1 places that are equally likely.
+    """
+    inner = distribution._inner if isinstance(distribution, Derived) else distribution
+    if not isinstance(inner, Empirical):
+        return None
+    place = distribution.params.get("bin", np.zeros(len(distribution)))
+    return 1.0 / (np.diff(inner._start)[np.nan_to_num(place).astype(np.intp)] + 1.0)
 
 
 def _on_lattice(distribution: Distribution) -> NDArray[np.bool_]:

@@ -33,17 +33,21 @@ def predict_totals(
     levels: Any,
 ) -> Distribution:
     """Return the distributions of the sums of groups of rows, see `ProbabilisticModel.predict_total`."""
-    from ..distributions.normal_scores import hermite
-
     found, total_of = state.chosen.checked_correlation(), read_groups("groups", groups, len(rows))
     codes = [level.code for level in found.read_levels(levels, len(rows))]
     _, distributions = predict_distributions(state, rows, init_score, sample_weight, n_jobs)
-    mean = np.bincount(total_of.code, distributions.mean())
-    variance = np.bincount(total_of.code, distributions.var())
-    variance = variance + shared_variance(total_of.code, codes, found.r, hermite(distributions))
-    totals = _family_of_totals(distributions, mean, variance).from_moments(mean, variance)
+    totals = sum_groups(distributions, total_of.code, codes, found.r)
     totals.groups = total_of.keys
     return totals
+
+
+def sum_groups(rows: Distribution, group: Codes, codes: Sequence[Codes], r: Sequence[float]) -> Distribution:
+    """Return the distributions of the sums of groups of rows, which share groups of levels with correlations `r`."""
+    from ..distributions.normal_scores import hermite
+
+    mean, variance = np.bincount(group, rows.mean()), np.bincount(group, rows.var())
+    variance = variance + shared_variance(group, codes, r, hermite(rows))
+    return _family_of_totals(rows, mean, variance).from_moments(mean, variance)
 
 
 def shared_variance(group: Codes, codes: Sequence[Codes], r: Sequence[float], hermite: Array) -> Array:
@@ -140,13 +144,19 @@ def joint_samples(
     found = state.chosen.checked_correlation()
     codes = [level.code for level in found.read_levels(levels, len(rows))]
     _, distributions = predict_distributions(state, rows, init_score, sample_weight, n_jobs)
-    n, count = len(rows), 1 if size is None else size
-    rng, out = np.random.default_rng(random_state), np.empty((n, count))
+    draws = draw(distributions, codes, found.r, 1 if size is None else size, random_state)
+    return draws[:, 0] if size is None else draws
+
+
+def draw(rows: Distribution, codes: Sequence[Codes], r: Sequence[float], size: int, random_state: Any) -> Array:
+    """Return (n, size) joint samples of rows, which share groups of levels with correlations `r`."""
+    n, rng = len(rows), np.random.default_rng(random_state)
+    out = np.empty((n, size))
     step = max(1, _BLOCK // max(n, 1))
-    for start in range(0, count, step):
-        u = _joint_uniform(rng, n, min(step, count - start), codes, found.r)
-        out[:, start : start + step] = distributions.from_uniform(u)
-    return out[:, 0] if size is None else out
+    for start in range(0, size, step):
+        u = _joint_uniform(rng, n, min(step, size - start), codes, r)
+        out[:, start : start + step] = rows.from_uniform(u)
+    return out
 
 
 def _joint_uniform(rng: np.random.Generator, n: int, size: int, codes: Sequence[Codes], r: Sequence[float]) -> Array:
