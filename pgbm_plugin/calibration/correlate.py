@@ -84,8 +84,8 @@ def _read_levels(levels: Mapping[str, Any], held_out: HeldOut) -> list[Groups]:
             )
         if len(groups) == len(groups.code):
             raise ValueError(
-                f"every row is a group of its own in the level {name!r}, so that no two rows share one: leave the level "
-                f"out, or give a coarser key"
+                f"every row is a group of its own in the level {name!r}, so that no two rows share one: leave the "
+                f"level out, or give a coarser key"
             )
         found.append(groups)
     return found
@@ -116,8 +116,8 @@ def _information(names: Sequence[str], codes: Sequence[Codes], variance: Array) 
     if values[0] < 1e-9:
         same = [repr(name) for name, part in zip(names, vectors[:, 0], strict=True) if abs(part) > 1e-3]
         raise ValueError(
-            f"the levels {' and '.join(same)} put the same pairs of rows together, so that their effects cannot be told "
-            f"apart: leave one of them out"
+            f"the levels {' and '.join(same)} put the same pairs of rows together, so that their effects cannot be "
+            f"told apart: leave one of them out"
         )
     return matrix
 

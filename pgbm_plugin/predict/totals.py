@@ -1,4 +1,4 @@
-"""Totals: distributions of the sums over groups of rows, and joint samples of rows, under the factors of `correlate`."""
+"""Totals of groups of rows, and joint samples of rows, which err together as `correlate` measured."""
 
 from __future__ import annotations
 

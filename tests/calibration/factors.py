@@ -1,4 +1,4 @@
-"""Rows that err together: designs of levels, outcomes drawn from an explicit covariance matrix, and slow sums of pairs."""
+"""Rows that err together: designs of levels, outcomes from an explicit matrix, and slow sums of pairs."""
 
 from __future__ import annotations
 

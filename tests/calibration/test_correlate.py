@@ -207,6 +207,12 @@ def test_settings_that_change(model, held_out):
         model.correlate(X, y, {"day": day})
 
 
+def halves(day):
+    """Levels that join the rows of every other day; together they join the same rows as the day."""
+    alone = -1 - np.arange(len(day))
+    return {"even": np.where(day % 2, alone, day), "odd": np.where(day % 2, day, alone)}
+
+
 REFUSED = {
     "no dict": (lambda day: day, "levels must be a dict", TypeError),
     "empty": (lambda day: {}, "levels is empty: name at least one", ValueError),
@@ -226,14 +232,7 @@ REFUSED = {
     "one group": (lambda day: {"day": day * 0}, "all rows are in one group of the level 'day'"),
     "groups of one": (lambda day: {"row": np.arange(len(day))}, "every row is a group of its own in the level 'row'"),
     "twice": (lambda day: {"day": day, "date": day + 7}, "the levels 'day' and 'date' put the same pairs"),
-    "partition": (
-        lambda day: {
-            "day": day,
-            "even": np.where(day % 2, day, -1 - np.arange(len(day))),
-            "odd": np.where(day % 2, -1 - np.arange(len(day)), day),
-        },
-        "'day' and 'even' and 'odd' put the same pairs",
-    ),
+    "parts of a level": (lambda day: {"day": day, **halves(day)}, "'day' and 'even' and 'odd' put the same pairs"),
 }
 
 

@@ -261,7 +261,7 @@ def test_bad_input_is_refused(joint):
             call({"day": day, "department": department[:3]})
         with pytest.raises(ValueError, match=r"levels\['day'\] has 1 missing keys"):
             call({"day": [None, *day[1:]], "department": department})
-        with pytest.raises(TypeError, match="levels must be a dict such as {'day': column, 'department': column}"):
+        with pytest.raises(TypeError, match=r"levels must be a dict such as {'day': column, 'department': column}"):
             call(day)
     with pytest.raises(ValueError, match=r"groups has 3 keys, X has"):
         model.predict_total(X, day[:3], levels)
