@@ -59,11 +59,14 @@ def measure(
 ) -> tuple[Array, Array, Array]:
     """Return, for each level, r, its standard error, and what r would be without its limits.
 
-    It is one step of Fisher's scoring from independence: the pair sums of scores are the derivatives of the copula's
-    log likelihood there, and `information` is their covariance.
+    The products of the scores of two rows are compared with what r makes of them. Pairs count by their standard
+    deviations, as in the variance of a total: rows with a small spread, whose own noise may hide what they share, then
+    do not decide how wide totals are.
     """
     score, variance = expected_scores(distributions, y), score_variances(distributions)
     _check_spread(score, variance, weight)
+    weight = weight * distributions.std()
+    weight = weight / weight.mean()
     information = _information(names, codes, weight * variance)
     measured = np.linalg.solve(information, _pair_sums(codes, weight * score))
     r = within_limits(information, measured)

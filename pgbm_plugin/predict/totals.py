@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import AnyArray, Array
 from ..tables.keys import Codes, read_groups
 from ..tables.rows import Rows
 from .predictions import predict_distributions
@@ -35,17 +35,23 @@ def predict_totals(
     """Return the distributions of the sums of groups of rows, see `ProbabilisticModel.predict_total`."""
     found, total_of = state.chosen.checked_correlation(), read_groups("groups", groups, len(rows))
     codes = [level.code for level in found.read_levels(levels, len(rows))]
-    _, distributions = predict_distributions(state, rows, init_score, sample_weight, n_jobs)
-    totals = sum_groups(distributions, total_of.code, codes, found.r)
+    prediction, distributions = predict_distributions(state, rows, init_score, sample_weight, n_jobs)
+    totals = sum_groups(prediction, distributions, total_of.code, codes, found.r)
     totals.groups = total_of.keys
     return totals
 
 
-def sum_groups(rows: Distribution, group: Codes, codes: Sequence[Codes], r: Sequence[float]) -> Distribution:
-    """Return the distributions of the sums of groups of rows, which share groups of levels with correlations `r`."""
+def sum_groups(
+    prediction: AnyArray, rows: Distribution, group: Codes, codes: Sequence[Codes], r: Sequence[float]
+) -> Distribution:
+    """Return the distributions of the sums of groups of rows, which share groups of levels with correlations `r`.
+
+    Their means are sums of the predictions. Bounds or residuals may move the mean of a row a little, and the sum of
+    many rows by more than its spread.
+    """
     from ..distributions.normal_scores import hermite
 
-    mean, variance = np.bincount(group, rows.mean()), np.bincount(group, rows.var())
+    mean, variance = np.bincount(group, prediction), np.bincount(group, rows.var())
     variance = variance + shared_variance(group, codes, r, hermite(rows))
     return _family_of_totals(rows, mean, variance).from_moments(mean, variance)
 

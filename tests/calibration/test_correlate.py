@@ -42,13 +42,14 @@ def test_pair_sums_are_those_of_all_pairs():
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ["normal", "poisson"])
 def test_moments_are_those_of_all_pairs(kind, weighted):
-    """The equations of all pairs: in expectation, a product of scores is the shared r times both variances."""
+    """In expectation, a product of scores is the shared r times both variances; pairs count by their deviations."""
     levels = {**nested(12, 6), "weekday": nested(12, 6)["day"] % 4}
     n = len(levels["day"])
     rows, rng = distributions(kind, n), np.random.default_rng(3)
     y = simulated(rows, correlation(levels, (0.2, 0.1, 0.1)), 1, 4)[:, 0]
     weight = rng.uniform(0.5, 1.5, n) if weighted else np.ones(n)
-    score, variance = weight * expected_scores(rows, y), weight * score_variances(rows)
+    counts = weight * rows.std()
+    score, variance = counts * expected_scores(rows, y), counts * score_variances(rows)
     matrix, sums = np.zeros((3, 3)), np.zeros(3)
     for i in range(n):
         for j in range(n):

@@ -45,7 +45,7 @@ def test_variances_are_those_of_an_explicit_matrix(kind, design):
         group = np.unique(group, return_inverse=True)[1]
         same = group[None] == np.arange(group.max() + 1)[:, None]
         want = np.einsum("gi,ij,gj->g", same, covariance, same)
-        found = sum_groups(rows, group, codes_of(levels), r)
+        found = sum_groups(rows.mean(), rows, group, codes_of(levels), r)
         np.testing.assert_allclose(found.var(), want, rtol=1e-9)
         np.testing.assert_allclose(found.mean(), np.bincount(group, rows.mean()), rtol=1e-12)
 
@@ -70,7 +70,7 @@ def test_totals_and_samples_hold_their_coverage(kind, design):
     samples = draw(rows, codes_of(levels), r, times, 6)
     for group in (*levels.values(), np.zeros(len(rows), int)):
         group = np.unique(group, return_inverse=True)[1]
-        found = sum_groups(rows, group, codes_of(levels), r)
+        found = sum_groups(rows.mean(), rows, group, codes_of(levels), r)
         for one in {0, int(group.max()) // 2}:
             outcome, drawn = y[group == one].sum(axis=0), samples[group == one].sum(axis=0)
             for level in (0.5, 0.9):
@@ -107,10 +107,18 @@ def test_samples_are_drawn_in_blocks(monkeypatch):
     np.testing.assert_array_equal(draw(rows, codes_of(levels), (0.4, 0.3), 500, 0), blocks)
 
 
+def test_totals_are_around_the_predictions():
+    """The residuals of a family may have another mean, which adds up."""
+    rows = Empirical.from_moments(np.ones(40), np.ones(40), residuals=RESIDUALS + 0.2)
+    found = sum_groups(np.ones(40), rows, np.arange(40) % 2, [np.zeros(40, int)], (0.1,))
+    np.testing.assert_allclose(found.mean(), 20.0)
+    np.testing.assert_allclose(rows.mean().sum(), 48.0, rtol=0.02)
+
+
 def test_one_row_of_its_own_family_is_exact():
     for kind in ("normal", "poisson", "negativebinomial", "gamma"):
         rows = family(kind)[0].from_moments(np.array([2.0, 5.0]), np.array([3.0, 6.0]))
-        found = sum_groups(rows, np.array([0, 1]), [np.array([0, 0])], (0.3,))
+        found = sum_groups(rows.mean(), rows, np.array([0, 1]), [np.array([0, 0])], (0.3,))
         np.testing.assert_allclose(found.ppf([0.1, 0.5, 0.9]), rows.ppf([0.1, 0.5, 0.9]), rtol=1e-9)
 
 
@@ -118,7 +126,7 @@ def test_families_of_totals():
     mean, variance = np.full(6, 2.0), np.full(6, 3.0)
 
     def of(rows):
-        return type(sum_groups(rows, np.zeros(6, int), [np.zeros(6, int)], (0.1,)))
+        return type(sum_groups(rows.mean(), rows, np.zeros(6, int), [np.zeros(6, int)], (0.1,)))
 
     normal = Normal.from_moments(mean, variance)
     empirical = {bound: Empirical.from_moments(mean, variance, residuals=RESIDUALS, lower=bound) for bound in (0, -9)}
@@ -140,7 +148,7 @@ def test_families_of_totals():
 
 def test_rows_without_spread_add_their_mean_alone():
     rows = Normal.from_moments(np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.0, 4.0]))
-    found = sum_groups(rows, np.array([0, 0, 1]), [np.array([0, 0, 0])], (0.5,))
+    found = sum_groups(rows.mean(), rows, np.array([0, 0, 1]), [np.array([0, 0, 0])], (0.5,))
     np.testing.assert_allclose(found.mean(), [3.0, 3.0])
     np.testing.assert_allclose(found.std(), [0.0, 2.0])
     assert found.ppf([0.1, 0.9])[0].tolist() == [3.0, 3.0]
@@ -215,7 +223,7 @@ def test_groups_of_totals(joint):
     assert both.groups[0] == ("b", levels["day"][0])
     np.testing.assert_allclose(np.sum(both.mean()), np.sum(found.mean()))
     alone = model.predict_total(X, np.arange(n), levels)
-    np.testing.assert_allclose(alone.mean(), model.predict_dist(X).mean())
+    np.testing.assert_allclose(alone.mean(), model.predict(X))
     np.testing.assert_allclose(alone.var(), model.predict_dist(X).var())
     assert len(model.predict_total(X, np.zeros(n), levels)) == 1
 
