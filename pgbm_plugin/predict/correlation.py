@@ -106,7 +106,9 @@ def check_names(levels: Any) -> None:
     if len(names) > MAX_LEVELS:
         raise ValueError(f"levels has {len(names)} levels: give at most {MAX_LEVELS}")
     for name in names:
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str):
             raise TypeError(f"names of levels must be text, not {name!r:.60}")
+        if not name:
+            raise ValueError("a level has an empty name")
     if len(set(names)) < len(names):
         raise ValueError(f"levels names one twice: {', '.join(names)}")

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.sets import load
-from examples.paper import figure3, published, readme, results, table2, table3, table4, table5, uci
+from examples.paper import figure3, published, readme, results, table2, table3, table4, table5, totals, uci
 from pgbm_plugin import wrap
 from pgbm_plugin.distributions import NegativeBinomial, Normal, Poisson
 from pgbm_plugin.scores import crps_ensemble
 
 
-@pytest.mark.parametrize("script", [table5, figure3, table2, table3, table4], ids=lambda script: script.NAME)
+@pytest.mark.parametrize("script", [table5, figure3, table2, table3, table4, totals], ids=lambda script: script.NAME)
 def test_runs_and_goes_on_where_it_was(script, tmp_path, monkeypatch, capsys):
     if script is table4:
         pytest.importorskip("torch")
@@ -158,7 +158,7 @@ def test_published_figures_are_at_their_places():
 
 def test_the_page_takes_what_there_is(tmp_path):
     page = readme.PAGE.read_text()
-    names = [script.NAME for script in (table5, figure3, table2, table3, table4)]
+    names = [script.NAME for script in (table5, figure3, table2, table3, table4, totals)]
     assert [match[2] for match in readme._MARKED.finditer(page)] == names
     for name in names:
         assert f"python -m examples.paper.{name}" in page
@@ -166,5 +166,5 @@ def test_the_page_takes_what_there_is(tmp_path):
     (tmp_path / "table2.png").write_bytes(b"")
     once = readme.filled(page, tmp_path)
     assert "| a |\n\n![table2](results/table2.png)" in once
-    assert once.count(readme.NONE) == 4
+    assert once.count(readme.NONE) == 5
     assert readme.filled(once, tmp_path) == once
