@@ -42,15 +42,17 @@ def correlate(
     chosen, y = state.chosen, held_out.y
     distributions = chosen_distributions(chosen, held_out.margins, state.support)
     weight = np.ones(len(y)) if held_out.weight is None else held_out.weight / held_out.weight.mean()
-    measured = measure(names, [group.code for group in groups], distributions, y, weight)
+    r, error, measured = measure(names, [group.code for group in groups], distributions, y, weight)
     return Correlation(
-        names,
-        *(tuple(map(float, column)) for column in measured),
-        tuple(map(len, groups)),
-        len(y),
-        chosen.rho,
-        chosen.calibration,
-        chosen.distribution,
+        levels=names,
+        r=tuple(r.tolist()),
+        standard_error=tuple(error.tolist()),
+        measured=tuple(measured.tolist()),
+        groups=tuple(map(len, groups)),
+        rows=len(y),
+        rho=chosen.rho,
+        calibration=chosen.calibration,
+        distribution=chosen.distribution,
     )
 
 
@@ -68,7 +70,7 @@ def measure(
     weight = weight * distributions.std()
     weight = weight / weight.mean()
     information = _information(names, codes, weight * variance)
-    measured = np.linalg.solve(information, _pair_sums(codes, weight * score))
+    measured: Array = np.asarray(np.linalg.solve(information, _pair_sums(codes, weight * score)), np.float64)
     r = within_limits(information, measured)
     error = _standard_errors(codes, information, variance, weight, r)
     _tell(names, r, measured, error)

@@ -76,7 +76,7 @@ def _categories(features: Features) -> list[dict[str, Any]]:
 
 def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
     chosen = model.chosen
-    scores = chosen.conformal
+    scores, joint = chosen.conformal, chosen.correlation
     return {
         "rows": model.moments.rows,
         "mean": model.mean,
@@ -89,6 +89,7 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "calibration": vars(model.calibration),
         "calibration_effect": model.state.describe_calibration(),
         "conformal": None if scores is None else {"rows": scores.rows, "family": chosen.around},
+        "correlation": None if joint is None else dict(zip(joint.levels, joint.r, strict=True)),
         "certificate": vars(model.certificate),
     }
 
@@ -114,7 +115,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     from ..leaves.certificate import Certificate
 
-    conformal = facts["conformal"]
+    conformal, joint = facts["conformal"], facts["correlation"] or {}
     return [
         ("rows seen", f"{facts['rows']:.0f}"),
         ("mean", facts["mean"]),
@@ -123,6 +124,7 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("distribution", f"{facts['distribution']}, {'tuned' if facts['tuned'] else 'untuned'}"),
         ("calibration", facts["calibration_effect"]),
         ("conformal", f"{conformal['rows']} rows around {conformal['family']}" if conformal else "no"),
+        ("correlation", ", ".join(f"{name} {r:.4g}" for name, r in joint.items()) or "not measured"),
         ("certificate", str(Certificate(**facts["certificate"]))),
     ]
 

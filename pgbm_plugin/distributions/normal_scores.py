@@ -26,7 +26,7 @@ ORDERS = 4
 
 # The trapezoid rule in Z. It is exact for smooth quantiles, and to a few percent of a jump where they have one.
 _STEP = 0.125
-_NODES = np.arange(-64, 65) * _STEP
+_NODES: Array = np.arange(-64.0, 65.0) * _STEP
 _WEIGHTS = _STEP * np.exp(-0.5 * _NODES**2) / math.sqrt(2.0 * math.pi)
 # Scores beyond it cannot be told from infinite ones.
 _LARGEST = 8.0

@@ -6,14 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import AnyArray, Array
 from ..tables.keys import Codes, combined
+
+
+def sum_by(code: Codes, values: AnyArray) -> Array:
+    """Return the (G,) sums of values over the rows of each group."""
+    return np.asarray(np.bincount(code, values), np.float64)
 
 
 def pair_sum(code: Codes, values: Array) -> float:
     """Return the sum of v_i v_j over all ordered pairs i != j of rows that share a group."""
     # not values @ values, whose threads would wait for each other
-    return float(np.sum(np.bincount(code, values) ** 2) - np.sum(values**2))
+    return float(np.sum(sum_by(code, values) ** 2) - np.sum(values**2))
 
 
 def pair_sums_within(group: Codes, codes: Sequence[Codes], values: Array) -> Array:
@@ -22,6 +27,6 @@ def pair_sums_within(group: Codes, codes: Sequence[Codes], values: Array) -> Arr
     With no codes, all pairs of rows of a group count.
     """
     cell = combined([group, *codes])
-    sums, group_of_cell = np.bincount(cell, values), np.empty(cell.max(initial=-1) + 1, np.intp)
+    sums, group_of_cell = sum_by(cell, values), np.empty(cell.max(initial=-1) + 1, np.intp)
     group_of_cell[cell] = group
-    return np.bincount(group_of_cell, sums**2) - np.bincount(group, values**2)
+    return sum_by(group_of_cell, sums**2) - sum_by(group, values**2)

@@ -13,7 +13,7 @@ from ..arrays import AnyArray, Array
 from ..tables.keys import Codes, read_groups
 from ..tables.rows import Rows
 from .predictions import predict_distributions
-from .shared import pair_sums_within
+from .shared import pair_sums_within, sum_by
 from .state import ModelState
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def sum_groups(
     """
     from ..distributions.normal_scores import hermite
 
-    mean, variance = np.bincount(group, prediction), np.bincount(group, rows.var())
+    mean, variance = sum_by(group, prediction), sum_by(group, rows.var())
     variance = variance + shared_variance(group, codes, r, hermite(rows))
     return _family_of_totals(rows, mean, variance).from_moments(mean, variance)
 
