@@ -149,6 +149,12 @@ def test_costs_of_fewer_trees_and_rows_are_scaled():
     assert table3.seconds(records, "x", replace(size, run=500))["quantiles"] == (14.0, True)
 
 
+def test_totals_are_in_the_order_of_their_first_rows():
+    sums, first = totals.total_of([1.0, 2.0, 4.0, 8.0], np.array([7, 3, 7, 5]))
+    assert sums.tolist() == [5.0, 2.0, 8.0]
+    assert first.tolist() == [0, 1, 3]
+
+
 def test_published_figures_are_at_their_places():
     assert published.TABLE_5["concrete"]["crps"]["NGBoost"] == (2.95, 0.326)
     assert published.TABLE_5["protein"]["rmse"]["LightGBM"] == (3.82, 0.058)
