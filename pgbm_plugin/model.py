@@ -17,6 +17,7 @@ from .leaves.certificate import Certificate
 from .leaves.moments import LeafMoments
 from .leaves.weights import LeafWeights
 from .predict.chosen import Chosen
+from .predict.correlation import Correlation
 from .predict.log_scale import LogScale
 from .predict.power_map import Calibration
 from .predict.predictions import (
@@ -268,6 +269,82 @@ class ProbabilisticModel:
         ends = self._distributions(X, init_score, device, sample_weight)[1].interval(coverage)
         return in_kind_of(X, np.stack(ends, axis=1))
 
+    def predict_total(
+        self,
+        X: Any,
+        groups: Any,
+        levels: Any,
+        *,
+        init_score: Any = None,
+        device: str | None = None,
+        sample_weight: Any = None,
+    ) -> Distribution:
+        """Return a distribution per group: that of the sum of its rows, which err together as `correlate` measured.
+
+        The mean is the sum of the rows' means, and the variance that of the sum under the factors. The family is a
+        negative binomial for sums of counts, a gamma for sums of rows that cannot be negative, and else a normal. These
+        are exact for many rows of any family. For few rows with heavy tails, add up samples of `sample`.
+
+        Parameters
+        ----------
+        X : table
+            Rows.
+        groups : column, or tuple of columns
+            Key of the total that each row belongs to. A tuple stands for the combination of its columns.
+        levels : dict
+            Group of each row at every level that `correlate` was told, by the same names. Groups may be new.
+        init_score, device, sample_weight
+            As in `predict_dist`.
+
+        Returns
+        -------
+        Distribution
+            One row per group, in the order in which the groups first appear. Its attribute ``groups`` has their keys.
+        """
+        from .predict.totals import predict_totals
+
+        state = self.state
+        state.chosen.checked_correlation()
+        rows = self.read_rows(X, init_score, device)
+        check_calibrated(state.chosen, vars(self))
+        return predict_totals(state, *rows, sample_weight, self.n_jobs, groups, levels)
+
+    def sample(
+        self,
+        X: Any,
+        size: int | None = None,
+        *,
+        levels: Any,
+        random_state: Any = None,
+        init_score: Any = None,
+        device: str | None = None,
+        sample_weight: Any = None,
+    ) -> NDArray[np.float64]:
+        """Draw joint samples of rows, which err together as `correlate` measured: their sums are samples of totals.
+
+        Each row alone has the distribution of `predict_dist`.
+
+        Parameters
+        ----------
+        X : table
+            Rows.
+        size : int, optional
+            Number of samples. The result has shape (n, size), or (n,) by default, as that of ``predict_dist(X).rvs``.
+        levels : dict
+            Group of each row at every level, as in `predict_total`.
+        random_state : int or numpy.random.Generator, optional
+            Seed or generator.
+        init_score, device, sample_weight
+            As in `predict_dist`.
+        """
+        from .predict.totals import joint_samples
+
+        state = self.state
+        state.chosen.checked_correlation()
+        rows = self.read_rows(X, init_score, device)
+        check_calibrated(state.chosen, vars(self))
+        return joint_samples(state, *rows, sample_weight, self.n_jobs, size, levels, random_state)
+
     def predict_columns(
         self,
         X: Any,
@@ -475,6 +552,52 @@ class ProbabilisticModel:
         chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs, bounds)
         self.state = replace(self.state, chosen=chosen)
         return self
+
+    def correlate(
+        self,
+        X_val: Any,
+        y_val: Any,
+        levels: Any,
+        *,
+        out_of_fold: Any = None,
+        sample_weight: Any = None,
+        init_score: Any = None,
+        device: str | None = None,
+    ) -> Correlation:
+        """Measure how much rows of one group err together, for `predict_total` and `sample`.
+
+        Predictions of single rows do not change. Call it last: `tune`, `conformalize` and `update` discard the result,
+        and if `rho`, `calibration` or `distribution` is set to another value, totals are refused.
+
+        Parameters
+        ----------
+        X_val, y_val : table and column
+            At least 20 rows that training did not see, and their labels. The rows of `tune` are welcome. A level needs
+            many groups, such as weeks of days. With `out_of_fold`, these are the rows of training.
+        levels : dict
+            Column of keys by name, such as ``{"day": day, "department": (day, department)}``: rows with the same key
+            share what the model does not know. A tuple of columns stands for their combination, here a department on
+            one day. Levels may be nested or crossed.
+        out_of_fold : column, optional
+            Predictions of these rows by models that were trained without them, as in `tune`.
+        sample_weight : column, optional
+            How much each row counts. A pair of rows counts as much as the product of their weights.
+        init_score, device
+            As in `predict`.
+
+        Returns
+        -------
+        Correlation
+            One correlation per level, with its standard error. The model keeps it, also in its file, as
+            ``model.chosen.correlation``.
+        """
+        from .calibration.correlate import correlate
+
+        _check_table(X_val)
+        raw = RawRows(X_val, y_val, sample_weight, init_score)
+        found = correlate(self.state, raw, levels, out_of_fold, self._device(device), self.n_jobs)
+        self._choose(correlation=found)
+        return found
 
     def update(
         self,

@@ -37,6 +37,7 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
         bin_edges=chosen.rescaled_edges(ratio),
         scale=None if scale is None else scale.rescaled(ratio),
         cross_fitted=None,
+        correlation=None,
         conformal=None,  # but `around` stays, for the next `conformalize`
     )
     certificate = _certificate(state, moments, further.rows)

@@ -62,6 +62,7 @@ def conformalize(
         residual_bin=None if edges is None else _bins(chosen, edges, held_out.margins, std),
         bin_edges=edges,
         bounds=bounds,
+        correlation=None,  # of the distributions before
         support=None,  # what `tune` found may not hold for all labels, and the coverage must
     )
 

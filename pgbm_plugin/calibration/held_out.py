@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import AnyArray, Array
 from ..errors import warn
@@ -36,6 +37,7 @@ class HeldOut(NamedTuple):
     y: Array  # (n,) outcomes
     margins: Margins
     weight: Array | None  # (n,) importance of each row; None if all count equally
+    used: NDArray[np.bool_]  # one flag for each row of the table: whether it is among the n
 
 
 def read_held_out(
@@ -112,7 +114,7 @@ def read_held_out(
         margins = margins.around(predicted)
     if init_score is not None or not state.spec.own_starts:  # otherwise the user was warned of a missing init_score
         check_centred(method, y, margins.prediction)
-    return HeldOut(rows, y, margins, weight)
+    return HeldOut(rows, y, margins, weight, counts)
 
 
 def _read_out_of_fold(state: ModelState, values: Any, n: int) -> Array:

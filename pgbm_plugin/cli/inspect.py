@@ -76,7 +76,7 @@ def _categories(features: Features) -> list[dict[str, Any]]:
 
 def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
     chosen = model.chosen
-    scores = chosen.conformal
+    scores, joint = chosen.conformal, chosen.correlation
     return {
         "rows": model.moments.rows,
         "mean": model.mean,
@@ -90,6 +90,7 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "calibration": vars(model.calibration),
         "calibration_effect": model.state.describe_calibration(),
         "conformal": None if scores is None else {"rows": scores.rows, "family": chosen.around},
+        "correlation": None if joint is None else dict(zip(joint.levels, joint.r, strict=True)),
         "certificate": vars(model.certificate),
         "surroundings": model.state.surroundings.described or None,
     }
@@ -116,7 +117,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     from ..leaves.certificate import Certificate
 
-    conformal, surroundings = facts["conformal"], facts["surroundings"]
+    conformal, surroundings, joint = facts["conformal"], facts["surroundings"], facts["correlation"] or {}
     left_out = [("left out", surroundings)] if surroundings else []
     source = "boosted" if facts["boosted"] else "pgbm" if facts["recursion"] else "none yet"
     return [
@@ -128,6 +129,7 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("distribution", f"{facts['distribution']}, {'tuned' if facts['tuned'] else 'untuned'}"),
         ("calibration", facts["calibration_effect"]),
         ("conformal", f"{conformal['rows']} rows around {conformal['family']}" if conformal else "no"),
+        ("correlation", ", ".join(f"{name} {r:.4g}" for name, r in joint.items()) or "not measured"),
         ("certificate", str(Certificate(**facts["certificate"]))),
     ]
 

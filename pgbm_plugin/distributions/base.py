@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..arrays import Array
+from ..arrays import AnyArray, Array
 from ..checks import check_level
 from .per_row import fill_rows, read_only, with_point_masses
 
@@ -43,6 +43,8 @@ class Distribution(ABC):
 
     name: ClassVar[str]
     """Name that users pass as ``distribution=``."""
+    groups: AnyArray | None = None
+    """Keys of the groups, if these are distributions of totals, see `ProbabilisticModel.predict_total`; else None."""
     tunable: ClassVar[bool] = True
     """True if `tune` tries the family by default."""
     needs_residuals: ClassVar[bool] = False
@@ -157,7 +159,11 @@ class Distribution(ABC):
     def _rvs(self, *args: Any, **params: Any) -> Array:
         """Draw samples, called as ``_rvs(rng, shape, **params)``."""
         rng, shape = args
-        return self._ppf(rng.random(shape), **params)
+        return self._from_uniform(rng.random(shape), **params)
+
+    def _from_uniform(self, *args: Any, **params: Any) -> Array:
+        """Return outcomes, which rise with uniform numbers, called as ``_from_uniform(u, **params)``."""
+        return self._ppf(*args, **params)
 
     def _crps(self, *args: Any, **params: Any) -> Array:
         """Return the CRPS, called as ``_crps(y, **params)``; override it where there is a closed form.
@@ -261,6 +267,25 @@ class Distribution(ABC):
         draws = with_point_masses(point, self._rvs(np.random.default_rng(random_state), shape, **params))
         return draws[:, 0] if size is None else draws
 
+    def from_uniform(self, u: ArrayLike) -> Array:
+        """Return the outcomes that uniform numbers stand for: quantiles at levels of each row's own.
+
+        If `u` is uniform, the outcomes are samples. To draw rows that depend on each other, give numbers that do.
+
+        Parameters
+        ----------
+        u : array-like of shape (n,) or (n, k)
+            Numbers in (0, 1).
+        """
+        u = np.asarray(u, np.float64)
+        if u.ndim not in (1, 2) or len(u) != len(self):
+            raise ValueError(f"uniform numbers of shape {u.shape} do not fit {len(self)} rows; give ({len(self)}, k)")
+        if not np.all((u > 0.0) & (u < 1.0)):
+            raise ValueError("uniform numbers must lie strictly between 0 and 1")
+        params, point = self._as_columns()
+        columns = u if u.ndim == 2 else u[:, None]
+        return with_point_masses(point, self._from_uniform(columns, **params)).reshape(u.shape)
+
     def crps(self, y: ArrayLike) -> Array:
         """Return the continuous ranked probability score (CRPS) of each outcome, in the unit of `y`."""
         return self._at_outcomes(self._crps, y, lambda y, at: np.abs(y - at), np.inf, np.inf)
@@ -302,6 +327,8 @@ class Distribution(ABC):
         vars(chosen).update(vars(self))
         chosen._point = None if self._point is None else read_only(np.atleast_1d(self._point[rows]))
         chosen._params = {key: read_only(np.atleast_1d(value[rows])) for key, value in self.params.items()}
+        if self.groups is not None:
+            chosen.groups = self.groups[np.atleast_1d(np.arange(len(self))[rows])]
         return chosen
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -311,7 +338,7 @@ class Distribution(ABC):
                 array.flags.writeable = False  # pickle makes arrays writable
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} distribution of {len(self)} rows>"
+        return f"<{type(self).__name__} distribution of {len(self)} {'rows' if self.groups is None else 'groups'}>"
 
     def _at_outcomes(
         self,

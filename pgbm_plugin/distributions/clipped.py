@@ -55,6 +55,9 @@ class Derived(Distribution):
     def _rvs(self, rng: np.random.Generator, shape: tuple[int, ...], **params: Array) -> Array:
         return self._outcome(self._inner._rvs(rng, shape, **params))
 
+    def _from_uniform(self, u: Array, **params: Array) -> Array:
+        return self._outcome(self._inner._from_uniform(u, **params))
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} distribution of {len(self)} rows>"
 

@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..arrays import Array
 from .base import Distribution
 
+# Fewer numbers of a row are searched for one by one; so are counts that may exceed this one.
+_FEW, _TABLE = 16, 500.0
+
 
 class Discrete(Distribution):
     """Distributions on 0, 1, 2, ..."""
@@ -31,6 +34,18 @@ class Discrete(Distribution):
 
     def _isf(self, q: Array, **params: Array) -> Array:
         return _search(lambda k: self._sf(k, **params) <= q, *self._moments(**params), q <= 0.0)
+
+    def _from_uniform(self, u: Array, **params: Array) -> Array:
+        mean, variance = self._moments(**params)
+        if u.shape[-1] < _FEW or not np.all(mean + 10.0 * np.sqrt(variance) < _TABLE):
+            return self._ppf(u, **params)
+        out, value = np.zeros(u.shape), 0.0
+        beyond = u > self._cdf(np.zeros(()), **params)
+        while beyond.any():  # one cdf for all numbers of a row
+            out += beyond
+            value += 1.0
+            beyond = u > self._cdf(np.full((), value), **params)
+        return out
 
 
 def _search(

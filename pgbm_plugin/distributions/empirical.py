@@ -170,6 +170,12 @@ class Empirical(Distribution):
         table = np.stack([self._residual_quantiles(q, *part) for part in self._parts()])
         return self._outcome(table[0 if bin is None else bin.ravel().astype(np.intp)], loc, scale)
 
+    def _from_uniform(self, u: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
+        residual, parts = np.empty(u.shape), self._parts()
+        for k, rows in self._rows_by_bin(None if bin is None else bin.ravel()):
+            residual[rows] = Empirical._residual_quantiles(self, u[rows], *parts[k])
+        return self._outcome(residual, loc, scale)
+
     def _residual_quantiles(self, q: Array, residuals: Array, up_to: Array) -> Array:
         """Return the quantiles of the residuals of one bin, with the weights before each."""
         m = len(residuals)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arrays import AnyArray, Array
 from ..checks import check_rho
+from .correlation import Correlation
 from .log_scale import LogScale
 from .power_map import Calibration
 from .support import Support
@@ -74,6 +75,9 @@ class Chosen:
         not seen its row. None after any other `tune`; files do not keep it.
     by_user : bool
         Whether the user set `rho` or `calibration`, before or after `tune`.
+    correlation : Correlation or None
+        How much rows err together, which `correlate` measured; None before, and after `tune`, `conformalize` and
+        `update`.
     """
 
     rho: float
@@ -91,6 +95,7 @@ class Chosen:
     support: Support | None = None
     cross_fitted: CrossFitted | None = None
     by_user: bool = False
+    correlation: Correlation | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", check_rho(self.rho))
@@ -158,6 +163,18 @@ class Chosen:
         bins = self._bins(cls, options)
         samples = {**(self._in_bins if bins else self._in_one_bin), "lower": support, **bounds}
         return rho, cls, samples | bins
+
+    def checked_correlation(self) -> Correlation:
+        """Return how much rows err together; refuse if it was not measured, or with other settings."""
+        found = self.correlation
+        if found is None:
+            raise ValueError(
+                "rows of one day or shop err together, and this model does not know how much: first call "
+                "model.correlate(X_val, y_val, levels={'day': day}); tune, conformalize and update discard it"
+            )
+        if (found.rho, found.calibration, found.distribution) != (self.rho, self.calibration, self.distribution):
+            raise ValueError("rho, calibration or distribution changed after correlate: call model.correlate again")
+        return found
 
     def limits(self, name: str | None) -> Support | None:
         """Return what outcomes are possible: what `tune` found, or the named bounds for a family that is named."""

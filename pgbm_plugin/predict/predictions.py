@@ -91,6 +91,13 @@ def predict_distributions(
     return state.surroundings.outcome(predicted.prediction), state.surroundings.distribution(distributions)
 
 
+def chosen_distributions(chosen: Chosen, margins: Margins, support: float) -> Distribution:
+    """Return the distributions of the chosen family with these margins; outcomes cannot lie below `support`."""
+    _, family, options = chosen.checked_family(None, None, support)
+    distributions, limits = margins.distribution(family, chosen.calibration, **options), chosen.limits(None)
+    return distributions if limits is None else limits.limit(distributions)
+
+
 def _read_precision(values: Any, n: int) -> Array | None:
     """Return the n weights that variances are divided by, or None for None; refuse any that is not positive."""
     weights = read_column("sample_weight", values, n)

@@ -68,6 +68,7 @@ def _number(value: Any) -> float:
 _real = _kind(math.isfinite, "not finite", _number)
 _share = _kind(lambda number: 0.0 <= number <= MAX_B, f"not between 0 and {MAX_B:g}", _real)
 _positive = _kind(lambda number: number > 0, "not positive", _real)
+_not_negative = _kind(lambda number: number >= 0, "negative", _real)
 _whole = _kind(lambda value: type(value) is int and 0 <= value < 1 << 62, "not a whole number from 0")
 _flag = _kind(lambda value: type(value) is bool, "neither true nor false")
 _text = _kind(lambda value: type(value) is str, "not a string")
@@ -214,6 +215,19 @@ SCALARS: dict[str, dict[str, Kind]] = {
     },
     "calibration": {"b": _real, "c": _real, "floor": _real},
     "conformal": {"rho": _real, "b": _real, "c": _real, "floor": _real},
+    "correlation": {
+        "levels": _tuple_of(_text),
+        "r": _tuple_of(_not_negative),
+        "standard_error": _tuple_of(_not_negative),
+        "measured": _tuple_of(_real),
+        "groups": _tuple_of(_whole),
+        "rows": _whole,
+        "rho": _real,
+        "b": _real,
+        "c": _real,
+        "floor": _real,
+        "distribution": _text,
+    },
     "bounds": _BOUNDS,
     "support": _BOUNDS,
     "scale": _SCALE,
@@ -223,9 +237,18 @@ SCALARS: dict[str, dict[str, Kind]] = {
 }
 
 # Sections that may be null.
-_OPTIONAL_SECTIONS = ("objective", "conformal", "bounds", "support", "scale", "training_scale", "surroundings")
+_OPTIONAL_SECTIONS = (
+    "objective",
+    "conformal",
+    "correlation",
+    "bounds",
+    "support",
+    "scale",
+    "training_scale",
+    "surroundings",
+)
 # Sections that older files do not have; they are written only if they are not null.
-NEW_SECTIONS = ("bounds", "support", "surroundings")
+NEW_SECTIONS = ("correlation", "bounds", "support", "surroundings")
 
 
 def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:

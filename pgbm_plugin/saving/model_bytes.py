@@ -17,6 +17,7 @@ from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
 from ..leaves.weights import LeafWeights
 from ..predict.chosen import Chosen, ConformalScores
+from ..predict.correlation import Correlation
 from ..predict.log_scale import LogScale
 from ..predict.power_map import Calibration
 from ..predict.state import ModelState
@@ -95,6 +96,9 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
             header[part] = entries
     header["objective"], scores = _objective_entries(state.spec.objective), chosen.conformal
     header["conformal"] = scores and {"rho": scores.rho, **vars(scores.calibration)}
+    if chosen.correlation is not None:
+        entries = dict(vars(chosen.correlation))
+        header["correlation"] = entries | vars(entries.pop("calibration"))
     return pack(arrays, header, f"pgbm_plugin {__version__}")
 
 
@@ -248,10 +252,18 @@ def _chosen(parts: Mapping[str, Any]) -> Chosen:
         **parts["settings"],
         calibration=Calibration(**parts["calibration"]),
         conformal=conformal,
+        correlation=_correlation(parts["correlation"]),
         scale=_scale(parts["scale"]),
         bounds=parts["bounds"] and Support(**parts["bounds"]),
         support=parts["support"] and Support(**parts["support"]),
     )
+
+
+def _correlation(entries: dict[str, Any] | None) -> Correlation | None:
+    if entries is None:
+        return None
+    calibration = Calibration(**{name: entries.pop(name) for name in ("b", "c", "floor")})
+    return Correlation(**entries, calibration=calibration)
 
 
 def _check_bins(settings: Mapping[str, Any]) -> None:

@@ -189,7 +189,10 @@ def test_inspect(story, tmp_path, capsys):
     X, y, weight = parts["train"]
     model = wrap(booster, X, y, sample_weight=weight)
     model.tune(*parts["val"][:2])
-    model.conformalize(*parts["cal"][:2]).save(tmp_path / "m.pgbm")
+    model.conformalize(*parts["cal"][:2])
+    X_val, y_val = parts["val"][:2]
+    joint = model.correlate(X_val, y_val, {"day": np.arange(len(y_val)) // 5})
+    model.save(tmp_path / "m.pgbm")
     out, _ = run(capsys, "inspect", tmp_path / "m.pgbm")
     for text in (
         f"{(tmp_path / 'm.pgbm').stat().st_size:,} bytes",
@@ -198,6 +201,7 @@ def test_inspect(story, tmp_path, capsys):
         "red, blue, green",
         "rows seen:    400",
         "conformal:    100 rows around",
+        f"correlation:  day {joint.r[0]:.4g}",
         str(model.certificate),
         str(model.calibration),
     ):
@@ -208,6 +212,7 @@ def test_inspect(story, tmp_path, capsys):
     assert [entry["values"] for entry in found["categories"]] == [
         list(X[name].cat.categories) for name in ("few", "many")
     ]
+    assert found["correlation"] == {"day": joint.r[0]}
     assert (found["rho"], found["calibration"]) == (model.rho, vars(model.calibration))
     assert found["certificate"] == vars(model.certificate)
     assert (found["rows"], found["tuned"], found["distribution"]) == (400, True, "conformal")

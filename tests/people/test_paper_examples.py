@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.sets import load
-from examples.paper import figure3, published, readme, results, table2, table3, table4, table5, uci
+from examples.paper import figure3, published, readme, results, table2, table3, table4, table5, totals, uci
 from pgbm_plugin import wrap
 from pgbm_plugin.distributions import NegativeBinomial, Normal, Poisson
 from pgbm_plugin.scores import crps_ensemble
 
 
-@pytest.mark.parametrize("script", [table5, figure3, table2, table3, table4], ids=lambda script: script.NAME)
+@pytest.mark.parametrize("script", [table5, figure3, table2, table3, table4, totals], ids=lambda script: script.NAME)
 def test_runs_and_goes_on_where_it_was(script, tmp_path, monkeypatch, capsys):
     if script is table4:
         pytest.importorskip("torch")
@@ -149,6 +149,12 @@ def test_costs_of_fewer_trees_and_rows_are_scaled():
     assert table3.seconds(records, "x", replace(size, run=500))["quantiles"] == (14.0, True)
 
 
+def test_totals_are_in_the_order_of_their_first_rows():
+    sums, first = totals.total_of([1.0, 2.0, 4.0, 8.0], np.array([7, 3, 7, 5]))
+    assert sums.tolist() == [5.0, 2.0, 8.0]
+    assert first.tolist() == [0, 1, 3]
+
+
 def test_published_figures_are_at_their_places():
     assert published.TABLE_5["concrete"]["crps"]["NGBoost"] == (2.95, 0.326)
     assert published.TABLE_5["protein"]["rmse"]["LightGBM"] == (3.82, 0.058)
@@ -158,7 +164,7 @@ def test_published_figures_are_at_their_places():
 
 def test_the_page_takes_what_there_is(tmp_path):
     page = readme.PAGE.read_text()
-    names = [script.NAME for script in (table5, figure3, table2, table3, table4)]
+    names = [script.NAME for script in (table5, figure3, table2, table3, table4, totals)]
     assert [match[2] for match in readme._MARKED.finditer(page)] == names
     for name in names:
         assert f"python -m examples.paper.{name}" in page
@@ -166,5 +172,5 @@ def test_the_page_takes_what_there_is(tmp_path):
     (tmp_path / "table2.png").write_bytes(b"")
     once = readme.filled(page, tmp_path)
     assert "| a |\n\n![table2](results/table2.png)" in once
-    assert once.count(readme.NONE) == 4
+    assert once.count(readme.NONE) == 5
     assert readme.filled(once, tmp_path) == once

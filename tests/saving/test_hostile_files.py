@@ -36,6 +36,7 @@ def models(make_data):
     sqrt = wrap(lgb.train({**LGB, "reg_sqrt": True}, lgb.Dataset(X, y), 5), X, y, mean="pgbm")
     shaped = wrap(lgb.train(LGB, lgb.Dataset(X[:200], y[:200]), 15), X[:200], y[:200])
     shaped.tune(X[100:], y[100:], distributions="empirical(by='mean', bins=3)", lower=-1e6, rho=0.0)
+    shaped.correlate(X[100:], y[100:], {"day": np.arange(300) // 10, "weekday": np.arange(300) // 10 % 7})
     values = np.arange(5.0)
     shaped.state = replace(shaped.state, chosen=replace(shaped.chosen, support=Support(-1.0, 9.0, values)))
     return {"tuned": tuned, "log": log, "sqrt": sqrt, "shaped": shaped}
@@ -187,6 +188,14 @@ SHAPED_CASES = {
     ),
     "values alone": (lambda sealed: sealed.model.update(support=None), "its section 'support' is null"),
     "missing section": (lambda sealed: sealed.model.pop("support"), "its section 'support' is null"),
+    "negative r": (set_scalar("correlation", "r", [-0.1, 0.0]), r"correlation\.r is -0\.1, negative"),
+    "r of one level": (set_scalar("correlation", "r", [0.1]), "needs an r, its error and a number of groups for each"),
+    "sum of r": (set_scalar("correlation", "r", [0.5, 0.5]), "add up to less than 1"),
+    "large r": (set_scalar("correlation", "r", [0.1, np.inf]), r"correlation\.r is inf, not finite"),
+    "levels": (set_scalar("correlation", "levels", ["day", "day"]), "names one twice: day, day"),
+    "name": (set_scalar("correlation", "levels", ["day", ""]), "a level has an empty name"),
+    "number for a name": (set_scalar("correlation", "levels", ["day", 7]), r"correlation\.levels is 7, not a string"),
+    "measured": (set_scalar("correlation", "measured", 0.1), r"correlation\.measured is 0\.1, not a list"),
     "entry of bounds": (lambda sealed: sealed.model["bounds"].pop("upper"), "section 'bounds'"),
 }
 
@@ -209,7 +218,7 @@ def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
 def test_files_without_shape_are_as_before(models):
     """What older versions read: sections and arrays of the shape are there only if a model has one."""
     sealed = Sealed(to_bytes(models["log"]))
-    assert not {"bounds", "support"} & sealed.model.keys()
+    assert not {"bounds", "support", "correlation"} & sealed.model.keys()
     assert not {"settings.residual_bin", "settings.bin_edges", "support.values"} & sealed.arrays.keys()
 
 
