@@ -226,8 +226,8 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             return clone(self.estimator)
         except RuntimeError as error:
             raise TypeError(
-                f"scikit-learn cannot copy this {type(self.estimator).__name__}; give it tuples in place of lists, such "
-                f"as cat_features=('town',) ({error})"
+                f"scikit-learn cannot copy this {type(self.estimator).__name__}; give it tuples in place of lists, "
+                f"such as cat_features=('town',) ({error})"
             ) from error
 
     def _check_settings(self) -> None:
