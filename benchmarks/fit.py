@@ -19,7 +19,7 @@ from pgbm_plugin.leaves.moments import LeafMoments
 from pgbm_plugin.parallel import progress_bar
 
 from .contest import options, report, route
-from .models import BOOSTERS, cases, train
+from .models import ALL_BOOSTERS, cases, train
 
 
 def same_bits(a: LeafMoments, b: LeafMoments) -> bool:
@@ -41,8 +41,8 @@ def main() -> None:
     rows, rounds = (3_000, 1) if given.quick else (given.rows, 3)
     chosen = [case for case in cases(given.quick) if case.name in "ad"]
     lines: list[dict[str, Any]] = []
-    with progress_bar(len(BOOSTERS) * len(chosen) * rounds, "rounds", True) as advance:
-        for name in BOOSTERS:
+    with progress_bar(len(ALL_BOOSTERS) * len(chosen) * rounds, "rounds", True) as advance:
+        for name in ALL_BOOSTERS:
             for case in chosen:
                 X, y = case.rows(rows, 0)
                 training, wrapping = [], []

@@ -11,7 +11,7 @@ from typing import Any
 from pgbm_plugin.parallel import progress_bar
 
 from .contest import check_answers, interleave, options, report
-from .models import BOOSTERS, cases, contender
+from .models import ALL_BOOSTERS, cases, contender
 
 ROWS = (1, 10, 100, 1_000)
 
@@ -20,8 +20,8 @@ def main() -> None:
     given = options(__doc__)
     n_train, repeats = (3_000, 20) if given.quick else (50_000, 2_000)
     lines: list[dict[str, Any]] = []
-    with progress_bar(len(BOOSTERS) * len(cases(given.quick)), "models", True) as advance:
-        for booster in BOOSTERS:
+    with progress_bar(len(ALL_BOOSTERS) * len(cases(given.quick)), "models", True) as advance:
+        for booster in ALL_BOOSTERS:
             for case in cases(given.quick):
                 it = contender(booster, case, n_train, max(ROWS), 1)
                 check_answers(it.wrapped, it.predict, it.X)

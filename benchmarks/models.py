@@ -1,18 +1,23 @@
-"""The models that are measured: four shapes of forest, grown by either booster on the same made-up rows."""
+"""The models that are measured: four shapes of forest, grown by each booster on the same made-up rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
+from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from pgbm_plugin import ProbabilisticModel, wrap
 
 BOOSTERS = ("LightGBM", "XGBoost")
+"""Those that show their training to callbacks, and train on a GPU."""
+ALL_BOOSTERS = (*BOOSTERS, *(["CatBoost"] if find_spec("catboost") else []), "HistGradientBoosting")
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,18 @@ def train(booster: str, case: Case, X: np.ndarray, y: np.ndarray, threads: int) 
         params = {"num_leaves": case.leaves, "num_threads": threads, "verbose": -1}
         shape = {"max_depth": 5, "min_data_in_leaf": 50} if case.balanced else {}
         return lgb.train({**params, **shape}, lgb.Dataset(X, y), case.trees)
+    if booster == "CatBoost":  # symmetric trees, the smallest with as many leaves
+        import catboost
+
+        params = {"iterations": case.trees, "depth": int(np.ceil(np.log2(case.leaves))), "thread_count": threads}
+        return catboost.CatBoost({**params, "verbose": False, "allow_writing_files": False}).fit(X, y)
+    if booster == "HistGradientBoosting":
+        shape = {"max_depth": 5, "min_samples_leaf": 50} if case.balanced else {}
+        new = HistGradientBoostingRegressor(
+            max_iter=case.trees, max_leaf_nodes=case.leaves, early_stopping=False, **shape
+        )
+        with threadpool_limits(threads, "openmp"):
+            return new.fit(X, y)
     grown = {"max_depth": 5} if case.balanced else {"max_depth": 0, "grow_policy": "lossguide"}
     params = {"max_leaves": case.leaves, "eta": 0.1, "tree_method": "hist", "nthread": threads}
     return xgb.train({**params, **grown}, xgb.DMatrix(X, y, nthread=threads), case.trees)
@@ -77,9 +94,22 @@ def contender(booster: str, case: Case, n_train: int, n_test: int, threads: int)
     X, y = case.rows(n_train, 0)
     trained = train(booster, case, X, y, 2)
     X_new, _ = case.rows(n_test, 1)
-    if booster == "LightGBM":
-        wrapped = wrap(trained, X, y, n_jobs=threads)
-        return Contender(booster, case, wrapped, lambda X: trained.predict(X, num_threads=threads), X_new)
-    trained.set_param({"nthread": threads})
     wrapped = wrap(trained, X, y, n_jobs=threads)
-    return Contender(booster, case, wrapped, trained.inplace_predict, X_new.astype(np.float32))
+    if booster == "XGBoost":
+        trained.set_param({"nthread": threads})
+        return Contender(booster, case, wrapped, trained.inplace_predict, X_new.astype(np.float32))
+    return Contender(booster, case, wrapped, _own_predict(booster, trained, threads), X_new)
+
+
+def _own_predict(booster: str, trained: Any, threads: int) -> Callable[[np.ndarray], np.ndarray]:
+    """The booster's own predict, with so many threads."""
+    if booster == "LightGBM":
+        return lambda X: trained.predict(X, num_threads=threads)
+    if booster == "CatBoost":
+        return lambda X: trained.predict(X, thread_count=threads)
+
+    def predict(X: np.ndarray) -> np.ndarray:
+        with threadpool_limits(threads, "openmp"):
+            return trained.predict(X)
+
+    return predict

@@ -17,7 +17,7 @@ from pgbm_plugin.parallel import progress_bar
 
 from . import others
 from .contest import check_answers, interleave, options, report
-from .models import BOOSTERS, cases, contender
+from .models import ALL_BOOSTERS, cases, contender
 
 
 def main() -> None:
@@ -27,13 +27,13 @@ def main() -> None:
     n_train, n_test = (3_000, 3_000) if given.quick else (50_000, given.rows)
     repeats = given.repeats or (2 if given.quick else 9)
     lines: list[dict[str, Any]] = []
-    with progress_bar(len(BOOSTERS) * len(cases(given.quick)), "models", True) as advance:
-        for booster in BOOSTERS:
+    with progress_bar(len(ALL_BOOSTERS) * len(cases(given.quick)), "models", True) as advance:
+        for booster in ALL_BOOSTERS:
             for case in cases(given.quick):
                 it = contender(booster, case, n_train, n_test, given.threads)
                 check_answers(it.wrapped, it.predict, it.X)
                 scaled = copy.copy(it.wrapped)
-                scaled.tune(*case.rows(3_000, 2), variance="boosted")
+                scaled.tune(*case.rows(3_000, 2), variance="boosted", distributions="normal", rho=0.0)
                 calls = {
                     "own": lambda it=it: it.predict(it.X),
                     "dist": lambda it=it: it.wrapped.predict_dist(it.X),
