@@ -44,7 +44,8 @@ def _on_device(function: Any, **called: Callable[..., Any]) -> Callable[..., Any
 _goes_left = _on_device(scalar.goes_left)
 _leaf_of = _on_device(scalar.leaf_of, goes_left=_goes_left)
 _add_tree = _on_device(scalar.add_tree)
-_gradient_hessian = _on_device(scalar.gradient_hessian)
+_derivatives = _on_device(scalar.derivatives)
+_gradient_hessian = _on_device(scalar.gradient_hessian, derivatives=_derivatives)
 _add_row = _on_device(add_weighted_row)
 _rounded_gradient = _on_device(scalar.rounded_gradient, gradient_hessian=_gradient_hessian)
 

@@ -337,10 +337,9 @@ def _names_of_estimators() -> list[str]:
 
 
 def _default_estimator() -> Any:
-    """Return a new estimator of the first booster that is installed."""
+    """Return a new estimator of the first booster that is installed; that of scikit-learn is always there."""
     for booster in BOOSTERS:
         if booster.default_estimator is not None:
             with suppress(ImportError):
                 return booster.default_estimator()
-    extras = [f"'pgbm-plugin[{booster.name.lower()}]'" for booster in BOOSTERS if booster.default_estimator is not None]
-    raise ImportError(f"PGBMRegressor needs a booster: pip install {' or '.join(extras)}")
+    raise ImportError("no booster is installed: pip install 'pgbm-plugin[lightgbm]'")

@@ -25,7 +25,8 @@ LGB = {"num_leaves": 6, "verbose": -1, "num_threads": 1}
 
 
 @pytest.fixture(autouse=True)
-def _no_figures_left():
+def _no_other_figures():
+    plt.close("all")
     yield
     plt.close("all")
 

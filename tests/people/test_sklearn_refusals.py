@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -96,8 +96,8 @@ def test_the_booster_that_is_installed(numeric, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     assert type(PGBMRegressor().fit(X, y).estimator_) is xgb.XGBRegressor
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(ImportError, match=r"pgbm-plugin\[lightgbm\]"):
-        PGBMRegressor().fit(X, y)
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    assert type(PGBMRegressor().fit(X, y).estimator_) is HistGradientBoostingRegressor
 
 
 def test_without_scikit_learn():

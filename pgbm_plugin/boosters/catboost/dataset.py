@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from ...tables.coded_matrix import CodedMatrix
 from ...tables.labelled import RawRows
@@ -22,6 +21,8 @@ def read_dataset(data: Any) -> RawRows:
         ) from error
     names = list(data.get_feature_names())
     if any(names):
+        from scipy.sparse import csr_matrix
+
         X = CodedMatrix(csr_matrix(X), names, {})
     weight, start = np.asarray(data.get_weight(), np.float64), np.asarray(data.get_baseline())
     # weights of 1 stand for none
