@@ -36,6 +36,8 @@ def predict_totals(
     found, total_of = state.chosen.checked_correlation(), read_groups("groups", groups, len(rows))
     codes = [level.code for level in found.read_levels(levels, len(rows))]
     prediction, distributions = predict_distributions(state, rows, init_score, sample_weight, n_jobs)
+    if state.surroundings.transform is not None:  # the prediction is the mean of a transformed outcome, mapped back
+        prediction = distributions.mean()
     totals = sum_groups(prediction, distributions, total_of.code, codes, found.r)
     totals.groups = total_of.keys
     return totals

@@ -86,7 +86,7 @@ def falling(target):
     return target.func is np.reciprocal
 
 
-@pytest.mark.parametrize("name", ["log1p", "falling"])
+@pytest.mark.parametrize("name", ["log1p", "two"])
 def test_tune_conformalize_and_folds(name, rows, tmp_path):
     X, y = rows
     inside = make_pipeline(StandardScaler(), make_regressor())
@@ -171,6 +171,22 @@ def test_transforms_that_are_not_monotone(func, inverse_func, labels, match, row
     target = around(regressor, {"func": func, "inverse_func": inverse_func}).fit(X, y)
     with pytest.raises(ValueError, match=match):
         wrap(target, X, y)
+
+
+@pytest.mark.parametrize("name", ["log1p", "two"])
+def test_totals_against_joint_samples(name, rows):
+    X, y = rows
+    target = around(make_regressor(), TRANSFORMS[name]).fit(X, y)
+    model = wrap(target, X, y)
+    model.tune(X, y, out_of_fold=np.roll(y, 7), distributions="normal", variance="pgbm")
+    day = np.arange(400) // 20
+    model.correlate(X, y, levels={"day": day}, out_of_fold=np.roll(y, 7))
+    total = model.predict_total(X, day, levels={"day": day})
+    draws = model.sample(X, 4000, levels={"day": day}, random_state=0)
+    sums = np.stack([draws[day == group].sum(axis=0) for group in total.groups])
+    error = total.std() / np.sqrt(4000)
+    assert np.all(np.abs(total.mean() - sums.mean(axis=1)) < 5.0 * error)
+    assert np.all(model.predict(X[day == 0]).sum() < sums[0].mean() - 5.0 * error[0])  # predictions are no means
 
 
 def test_labels_without_a_value(rows):
