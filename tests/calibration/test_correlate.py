@@ -224,7 +224,10 @@ REFUSED = {
     "NaN": (lambda day: {"day": np.where(day > 3, day, np.nan)}, r"32 missing keys \(first at row 0\)", ValueError),
     "None": (lambda day: {"day": [*day[:-1], None]}, r"1 missing keys \(first at row 1599\)", ValueError),
     "NaN in a list": (lambda day: {"day": ["a", float("nan")] * 800}, "800 missing keys", ValueError),
-    "NaT": (lambda day: {"day": np.where(day > 3, np.datetime64("2020-01-01"), np.datetime64("NaT"))}, "32 missing"),
+    "NaT": (
+        lambda day: {"day": np.where(day > 3, np.datetime64("2020-01-01"), np.datetime64("NaT", "D"))},
+        "32 missing",
+    ),
     "NA": (lambda day: {"day": pd.Series([*day[:-1], pd.NA], dtype="Int64")}, "1 missing keys"),
     "in a tuple": (lambda day: {"day": (day, np.where(day > 3, day, np.nan))}, r"levels\['day'\]\[1\] has 32 missing"),
     "empty tuple": (lambda day: {"day": ()}, "empty tuple"),
