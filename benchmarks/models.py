@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from pgbm_plugin import ProbabilisticModel, wrap
 
 BOOSTERS = ("LightGBM", "XGBoost")
-"""Those that show their training to callbacks, and train on a GPU."""
+"""Boosters that show their training to callbacks, and train on a GPU."""
 ALL_BOOSTERS = (*BOOSTERS, *(["CatBoost"] if find_spec("catboost") else []), "HistGradientBoosting")
 
 

@@ -55,7 +55,7 @@ class Results:
 
     @property
     def collections(self) -> dict[str, Results]:
-        """What is known of each collection of sets, by its title; of several, all sets come first."""
+        """Return the results of each collection of sets, by its title; if there are several, all sets come first."""
         parts = {title: self._of_sets(names) for title, names in _COLLECTIONS.items()}
         parts = {title: part for title, part in parts.items() if part.values}
         return {"All sets": self, **parts} if len(parts) > 1 else parts

@@ -19,7 +19,7 @@ Reading = tuple[Forest, TrainingSpec]
 """The trees of a model, and how they were grown."""
 
 OTHER_WAY = "train on folds yourself, and give their predictions to model.tune(X, y, out_of_fold=p)"
-"""What users do whose training cannot be repeated; the end of an error."""
+"""Tells users whose training cannot be repeated what to do; the end of an error."""
 
 
 @dataclass(frozen=True)
