@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import Variance, check_level, check_levels
+from .checks import Variance, check_level, check_levels, interval_names, level_names
 from .device import check_device, in_kind_of
 from .leaves.certificate import Certificate
 from .leaves.moments import LeafMoments
@@ -32,6 +32,7 @@ from .predict.state import Mean, ModelState
 from .sources import Options, find_source
 from .streams.batches import is_stream, naming, unlabelled_stream
 from .surroundings.surroundings import Surroundings
+from .tables.in_memory import in_memory
 from .tables.labelled import RawRows
 from .tables.rows import Rows
 from .trees.forest import Features, Forest
@@ -356,6 +357,36 @@ class ProbabilisticModel:
     ) -> dict[str, NDArray[np.float64]]:
         """Return columns: mean, which is the prediction, std, quantiles such as q05, ends such as lower90, upper90."""
         return summary(*self._distributions(X, init_score, None, None, distribution, rho), quantiles, intervals)
+
+    def predict_frame(
+        self,
+        X: Any,
+        quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        intervals: ArrayLike = (),
+        *,
+        init_score: Any = None,
+        device: str | None = None,
+        sample_weight: Any = None,
+    ) -> Any:
+        """Return a frame: mean, which is the prediction, std, quantiles such as q05, ends such as lower90 and upper90.
+
+        Parameters
+        ----------
+        X : table
+            Rows. The result is a polars frame or a PyArrow table if `X` is one, and else a pandas frame with the index
+            of `X`.
+        quantiles, intervals : array-like
+            Levels of quantiles, and coverages of central intervals.
+        init_score, device, sample_weight
+            As in `predict`.
+        """
+        from .tables.frame_like import frame_like
+
+        _check_table(X)
+        level_names(quantiles), interval_names(intervals)  # refuse bad levels before the work
+        X = in_memory(X)
+        found = self._distributions(X, init_score, device, sample_weight)
+        return frame_like(X, summary(*found, quantiles, intervals))
 
     def predict_parquet(
         self,
