@@ -15,6 +15,7 @@ from .calibration.folds import check_cv
 from .checks import Variance, check_variance
 from .device import check_device
 from .errors import warn
+from .leaves.measured import MeasuredLeaves
 from .losses.custom_objectives import CustomObjective
 from .model import ProbabilisticModel
 from .out_of_fold import predict_out_of_fold, refit_on_folds
@@ -27,6 +28,8 @@ from .surroundings.peel import peel
 from .surroundings.surroundings import Surroundings
 from .tables.categories import with_seen_categories
 from .tables.labelled import LabelledRows, RawRows
+from .trees.forest import Forest
+from .trees.training_spec import TrainingSpec
 
 _NEEDS_TABLE = (
     "variance='boosted' goes through the rows tree by tree, and needs them in one table: wrap(booster, X, y). With "
@@ -132,50 +135,68 @@ def wrap(
     >>> model = wrap(lgb.train(params, lgb.Dataset(X, y), 200), X, y)
     >>> model.tune(X_val, y_val)
     """
-    if mean not in ("booster", "pgbm"):
-        raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
-    if cv is not None:
-        check_cv(cv)
-    if variance is not None:
-        check_variance(variance)
+    _check_words(mean, variance, cv)
     raw = RawRows(X, y, sample_weight, init_score)
     source = find_source(raw, label, weight)
     check_device(device, here=not source.is_remote)
     _check_is_booster(booster)
     booster, surroundings = peel(booster)
-    forest, spec = read_model(booster)
+    forest, spec = _read(booster, categorical)
     check_recursion(spec, mean, variance)
     surroundings = surroundings.around(forest)
-    if categorical is not None:
-        forest = forest.with_features(with_category_columns(forest.features, categorical))
     if isinstance(source, Held) and y is None:
         embedded = read_embedded(booster, forest)
         if embedded is not None:
             source.refuse_arguments(objective)
             _check_needs_no_table("pgbm", cv)
             _check_embedded(embedded, mean, variance)
-            embedded = replace(embedded, surroundings=surroundings)
-            return _warned(ProbabilisticModel(embedded, device=device, n_jobs=n_jobs))
+            state = replace(embedded, surroundings=surroundings)
+            return _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
+    wants_scale = variance not in (None, "pgbm")
     if not source.may_be_table:
         _check_needs_no_table(variance, cv)
     train = None if cv is None else refit_on_folds(booster, spec)
-    spec, moments, certificate, data, trained = source.through(surroundings, forest).measure(
-        booster, forest, spec, Options(objective, device, n_jobs, progress)
-    )
-    if data is None:
+    options = Options(objective, device, n_jobs, progress)
+    leaves = source.through(surroundings, forest).measure(booster, forest, spec, options)
+    if leaves.data is None:
         _check_needs_no_table(variance, cv)
-    if data is not None:
-        if forest.features.names != data.rows.features.names and certificate.status != "certified":
-            warn(f"X has none of the model's column names: they are taken by position, as {forest.booster} does")
-        forest = forest.with_features(with_seen_categories(data.rows.features, data.rows))
-    state = ModelState.new(forest, spec, moments, certificate, mean=mean, variance=variance or "auto")
-    if trained is not None and cv is None and (variance not in (None, "pgbm") or not spec.sequential):
-        state = _with_scale(state, trained, n_jobs)
+    forest, spec, variance = _as_wrapped(forest, leaves), leaves.spec, variance or "auto"
+    state = ModelState.new(forest, spec, leaves.moments, leaves.certificate, mean=mean, variance=variance)
+    if leaves.trained is not None and cv is None and (wants_scale or not spec.sequential):
+        state = _with_scale(state, leaves.trained, n_jobs)
     model = _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
-    if train is not None and data is not None:
-        _calibrate(model, train, data, raw, surroundings, cv, progress)
+    if train is not None and leaves.data is not None:
+        _calibrate(model, train, leaves.data, raw, surroundings, cv, progress)
     model.state = replace(model.state, surroundings=surroundings)
     return model
+
+
+def _check_words(mean: str, variance: Variance | None, cv: Any) -> None:
+    """Refuse unknown values of options, before anything is read."""
+    if mean not in ("booster", "pgbm"):
+        raise ValueError(f"mean must be 'booster' or 'pgbm', not {mean!r}")
+    if cv is not None:
+        check_cv(cv)
+    if variance is not None:
+        check_variance(variance)
+
+
+def _read(booster: Any, categorical: Sequence[str] | None) -> tuple[Forest, TrainingSpec]:
+    """Return a booster's trees and how they were grown; the user may have named the categorical columns."""
+    forest, spec = read_model(booster)
+    if categorical is None:
+        return forest, spec
+    return forest.with_features(with_category_columns(forest.features, categorical)), spec
+
+
+def _as_wrapped(forest: Forest, leaves: MeasuredLeaves) -> Forest:
+    """Return the forest with what it learns from the rows of one table: names and categories of columns."""
+    if leaves.data is None:
+        return forest
+    rows = leaves.data.rows
+    if rows.features.names != forest.features.names and leaves.certificate.status != "certified":
+        warn(f"X has none of the model's column names: they are taken by position, as {forest.booster} does")
+    return forest.with_features(with_seen_categories(rows.features, rows))
 
 
 def _calibrate(
@@ -227,7 +248,7 @@ def _check_is_booster(booster: Any) -> None:
 
 
 def _check_embedded(embedded: ModelState, mean: str, variance: Variance | None) -> None:
-    """Refuse to return another kind of model than was asked for."""
+    """Refuse to return another kind of model than was wants_scale for."""
     if mean != embedded.mean:
         raise ValueError(f"the embedded model has mean={embedded.mean!r}: call wrap(booster, mean={embedded.mean!r})")
     if variance not in (None, embedded.variance):

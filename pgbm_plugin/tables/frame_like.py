@@ -29,7 +29,7 @@ def frame_like(X: Any, columns: dict[str, Array]) -> Any:
         raise ImportError(
             "a frame of predictions needs pandas unless X is a polars frame or a PyArrow table: pip install pandas"
         ) from error
-    index = getattr(X, "index", None)
+    index: Any = getattr(X, "index", None)
     if hasattr(index, "to_pandas"):  # of cuDF
         index = index.to_pandas()
     return pd.DataFrame(columns, index=index if isinstance(index, pd.Index) else None)
