@@ -1,4 +1,4 @@
-"""The version of the package; pyproject.toml has the same."""
+"""The version of the package, in one place: pyproject.toml reads it here."""
 
 from __future__ import annotations
 
