@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .calibration.metric import Score
     from .calibration.tune_result import TuneResult
     from .distributions import Distribution
+    from .predict.variance_parts import VarianceParts
 
 
 T = TypeVar("T")
@@ -676,8 +677,11 @@ class ProbabilisticModel:
         self.state = updated(self.state, source, decay, options)
         return self
 
-    def explain_variance(self, X: Any) -> NDArray[np.float64]:
-        """Return (n, features + 1): how much of a row's variance comes from each feature, and from an average row.
+    def explain_variance(self, X: Any) -> VarianceParts:
+        """Return how much of a row's variance comes from each feature, and from an average row.
+
+        The result is read as an (n, features + 1) array. It has the names of the features, ``std()`` for parts of the
+        standard deviation, and ``to_shap()``; `pgbm_plugin.plot.contributions` draws it.
 
         A row sums to the calibrated variance of the margin: to the variance of ``predict_dist(X, "normal")`` where
         there is no link, and to that of the logarithm under a log link.

@@ -31,6 +31,7 @@ def crps(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> 
     distribution : Distribution
         Predictions, ``model.predict_dist(X)``.
     """
+    _refuse_estimator("crps", y_true)
     return _average(_distribution(distribution).crps(read_labels("y_true", y_true, len(distribution))), sample_weight)
 
 
@@ -44,6 +45,7 @@ def nll(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> f
     distribution : Distribution
         Predictions, ``model.predict_dist(X)``.
     """
+    _refuse_estimator("nll", y_true)
     return _average(_distribution(distribution).nll(read_labels("y_true", y_true, len(distribution))), sample_weight)
 
 
@@ -59,6 +61,7 @@ def pinball(y_true: Any, y_pred: ArrayLike, q: float = 0.5, sample_weight: Any =
     q : float
         Level of the quantiles.
     """
+    _refuse_estimator("pinball", y_true)
     level, quantile = check_levels("q", q), np.asarray(y_pred, np.float64)
     if quantile.ndim == 2 and quantile.shape[1] == 1:  # what predict_quantiles returns for one level
         quantile = quantile[:, 0]
@@ -82,6 +85,7 @@ def interval_score(y_true: Any, interval: ArrayLike, coverage: float = 0.9, samp
     coverage : float
         Probability with which the intervals should contain the outcomes.
     """
+    _refuse_estimator("interval_score", y_true)
     alpha = 1.0 - check_level("coverage", coverage)
     low, high = _ends(interval)
     y = read_labels("y_true", y_true, len(low))
@@ -101,6 +105,7 @@ def coverage(y_true: Any, interval: ArrayLike, sample_weight: Any = None, *, cov
     coverage : float, optional
         Ignored. It is accepted so that `Scorer` can pass the same options as to `interval_score`.
     """
+    _refuse_estimator("coverage", y_true)
     low, high = _ends(interval)
     y = read_labels("y_true", y_true, len(low))
     return _average(((low <= y) & (y <= high)).astype(np.float64), sample_weight)
@@ -116,6 +121,7 @@ def crps_ensemble(y_true: Any, samples: ArrayLike, sample_weight: Any = None) ->
     samples : array-like of shape (n, m)
         Row i holds m samples from the predictive distribution of outcome i.
     """
+    _refuse_estimator("crps_ensemble", y_true)
     x = np.asarray(samples, np.float64)
     if x.ndim != 2 or x.shape[1] == 0:
         raise ValueError(f"samples must have shape (n, m), not {x.shape}")
@@ -189,6 +195,12 @@ def _last_step(estimator: Any, X: Any, method: str) -> tuple[Any, Any]:
             kind = type(estimator).__name__
             raise TypeError(f"a {kind} has no {method}; give a PGBMRegressor or a pipeline that ends in one")
     return estimator, X
+
+
+def _refuse_estimator(name: str, y_true: Any) -> None:
+    """Refuse an estimator in the place of outcomes: scikit-learn calls ``scoring=`` with (estimator, X, y)."""
+    if hasattr(y_true, "predict"):
+        raise TypeError(f"scoring={name} is called with an estimator: give scoring=Scorer({name})")
 
 
 def _distribution(value: Any) -> Distribution:

@@ -6,7 +6,8 @@ Each function draws into `ax`, or into a new figure, and returns the Axes. Title
 from __future__ import annotations
 
 from .calibration_plots import pit, reliability
+from .contributions import contributions
 from .fan_chart import fan
 from .model_plots import tuning, variance_by_tree
 
-__all__ = ["fan", "pit", "reliability", "tuning", "variance_by_tree"]
+__all__ = ["contributions", "fan", "pit", "reliability", "tuning", "variance_by_tree"]

@@ -14,6 +14,7 @@ from ..tables.rows import Rows
 from ..trees.forest import Forest
 from .recursion import leaf_sums, recursion
 from .state import ModelState
+from .variance_parts import VarianceParts
 
 # Steps from roots to leaves in all trees, at most; each takes 21 bytes.
 _MAX_STEPS = 1 << 26
@@ -85,8 +86,17 @@ def _gauss_legendre(most: int) -> tuple[NDArray[np.int64], Array, Array]:
     return start, 0.5 * (point + 1.0), 0.5 * weight
 
 
-def explain_variance(state: ModelState, rows: Rows, n_jobs: int | None = None) -> Array:
-    """Return the (n, features + 1) parts of the variance, see `ProbabilisticModel.explain_variance`."""
+def explain_variance(state: ModelState, rows: Rows, n_jobs: int | None = None) -> VarianceParts:
+    """Return the parts of the variances of rows, see `ProbabilisticModel.explain_variance`."""
+    features = state.forest.features
+    names = features.names or tuple(f"feature {j}" for j in range(features.count))
+    blocks = [X for _, _, X in rows.blocks(0, len(rows))]
+    data = np.concatenate(blocks) if blocks else np.empty((0, features.count))
+    return VarianceParts(_parts(state, rows, n_jobs), tuple(names), data)
+
+
+def _parts(state: ModelState, rows: Rows, n_jobs: int | None) -> Array:
+    """Return the (n, features + 1) parts of the variances."""
     from ..kernels import explain
 
     forest, leaf_sd, rho, scale = state.forest, state.weights.sd, state.chosen.rho, state.chosen.scale

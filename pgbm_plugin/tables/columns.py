@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arrays import NOT_REAL, Array
 from ..device import to_host
+from .in_memory import in_memory
 
 
 def read_column(name: str, values: Any, n: int, *, may_miss: bool = False) -> Array | None:
@@ -61,7 +62,7 @@ def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> Array
 
 
 def _as_array(values: Any) -> Array:
-    values = to_host(values)
+    values = to_host(in_memory(values))
     if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
         values = values.detach()
     if hasattr(values, "to_numpy"):

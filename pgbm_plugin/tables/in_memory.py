@@ -1,12 +1,38 @@
-"""Tables that only stand for others: narwhals frames, and Dask collections."""
+"""Tables that only stand for others: narwhals frames, Dask collections, and all that gives its columns to Arrow."""
 
 from __future__ import annotations
 
 from typing import Any
 
+# Libraries whose objects are read as they are, though some of them would give their columns to Arrow as well.
+_READ_AS_THEY_ARE = {"numpy", "pandas", "polars", "pyarrow", "scipy", "torch", "cupy", "cudf"}
+
 
 def in_memory(X: Any) -> Any:
-    """Return the frame inside a narwhals frame, the result of a Dask collection, and anything else unchanged."""
+    """Return a table or column that is in memory, in place of what only stands for it.
+
+    That is the frame inside a narwhals frame, the result of a Dask collection, and a PyArrow table of any other object
+    that gives its columns to Arrow, such as a query of DuckDB or ibis or a Hugging Face data set. Anything else is
+    returned unchanged.
+    """
     if type(X).__module__.partition(".")[0] == "narwhals":
         X = X.to_native()
-    return X.compute() if hasattr(X, "__dask_graph__") else X
+    if hasattr(X, "__dask_graph__"):
+        return X.compute()
+    if hasattr(X, "__arrow_c_stream__") or hasattr(X, "__dataframe__"):
+        packages = {kind.__module__.partition(".")[0] for kind in type(X).__mro__}
+        return X if packages & _READ_AS_THEY_ARE else _as_arrow(X)
+    return X
+
+
+def _as_arrow(X: Any) -> Any:
+    """Return a PyArrow table with the columns of an object that offers them to any library."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ImportError(f"a {type(X).__name__} is read through PyArrow: pip install pyarrow") from error
+    if hasattr(X, "__arrow_c_stream__"):
+        return pa.table(X)
+    from pyarrow.interchange import from_dataframe
+
+    return from_dataframe(X)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import make_scorer, mean_pinball_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -309,3 +310,10 @@ def test_infinite_scores():
     assert nll(outcomes, points) == np.inf
     assert nll(outcomes, points, [1.0, 0.0, 0.0]) == -np.inf
     assert np.isfinite(nll(outcomes, points, [0.0, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize("score", [crps, nll, pinball, interval_score, coverage, crps_ensemble])
+def test_a_score_in_place_of_a_scorer(score, numeric):
+    X, y = numeric
+    with pytest.raises(TypeError, match=rf"scoring=Scorer\({score.__name__}\)"):
+        score(LinearRegression(), X, y)

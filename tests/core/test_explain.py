@@ -233,3 +233,39 @@ def test_a_model_without_splits():
     got = model.explain_variance(X)
     assert not got[:, :-1].any()
     np.testing.assert_allclose(got[:, -1], model.predict_var(X), rtol=1e-12)
+
+
+def test_parts_have_names_and_are_read_as_an_array(mixed):
+    X, y = mixed
+    model = wrap(train("lightgbm", X, y), X, y)
+    parts = model.explain_variance(X[:20])
+    assert parts.names == tuple(X.columns)
+    assert np.asarray(parts) is parts.parts
+    assert parts.shape == (20, X.shape[1] + 1) == np.array(parts, np.float32, copy=True).shape
+    np.testing.assert_array_equal(parts.values, parts[:, :-1])
+    np.testing.assert_array_equal(parts.sum(axis=1), parts.parts.sum(axis=1))
+    (name, part), *_ = parts.largest(3)
+    assert abs(part) == np.abs(parts.values[3]).max() == abs(parts.values[3, list(X.columns).index(name)])
+    assert repr(parts).startswith("VarianceParts of 20 rows; mean absolute part in the variance: ")
+
+
+def test_parts_of_the_standard_deviation(mixed):
+    X, y = mixed
+    model = wrap(train("lightgbm", X, y), X, y)
+    parts = model.explain_variance(X[:20])
+    std = parts.std()
+    np.testing.assert_allclose(std.sum(axis=1), np.sqrt(parts.sum(axis=1)), rtol=1e-12)
+    np.testing.assert_allclose(std.base, np.sqrt(parts.base), rtol=1e-15)
+    assert (np.sign(std.values) == np.sign(parts.values)).all()  # a feature that adds to one adds to the other
+    assert std.std() is std
+    assert parts.unit == "variance"
+
+
+def test_parts_for_shap(mixed):
+    shap = pytest.importorskip("shap")
+    X, y = mixed
+    parts = wrap(train("lightgbm", X, y), X, y).explain_variance(X[:5])
+    explanation = parts.to_shap()
+    assert isinstance(explanation, shap.Explanation)
+    assert explanation.feature_names == list(X.columns)
+    np.testing.assert_array_equal(explanation.values, parts.values)

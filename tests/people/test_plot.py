@@ -302,3 +302,15 @@ def test_counts_are_placed_evenly_within_their_jumps():
     assert density.max() <= high
     nominal, held = plot.reliability(Poisson(mu=mu), y).lines[0].get_data()
     np.testing.assert_allclose(held, nominal, atol=0.02)  # five standard errors
+
+
+def test_contributions_are_the_largest_parts(tuned):
+    model, X, _, _ = tuned
+    parts = model.explain_variance(X[:10])
+    ax = plot.contributions(parts, row=4, count=2)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert list(zip(names, [bar.get_width() for bar in ax.patches], strict=True)) == parts.largest(4, 2)
+    widths = [bar.get_width() for bar in plot.contributions(parts.std()).patches]
+    np.testing.assert_allclose(sorted(widths), np.sort(np.abs(parts.std().values).mean(axis=0)))
+    with pytest.raises(ValueError, match="no rows"):
+        plot.contributions(model.explain_variance(X[:0]))

@@ -328,3 +328,33 @@ def test_an_array_that_does_not_tell_its_device(numeric):
 
     booster = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 3)
     assert wrap(booster, X, Silent()).certificate.status == "certified"
+
+
+class Query:
+    """Rows that some other library offers to Arrow, by the newer protocol or the older one."""
+
+    def __init__(self, frame, name):
+        self.frame = frame
+        setattr(self, name, getattr(frame, name))
+
+
+@pytest.mark.parametrize("protocol", ["__arrow_c_stream__", "__dataframe__"])
+def test_tables_of_other_libraries(protocol, mixed):
+    X, y = mixed
+    booster = train("lightgbm", X, y)
+    expected, table, label = wrap(booster, X, y), Query(X, protocol), Query(pd.DataFrame({"y": y}), protocol)
+    model = wrap(booster, table, label, sample_weight=Query(pd.DataFrame({"w": np.ones(len(y))}), protocol))
+    assert model.certificate == expected.certificate
+    assert np.array_equal(model.predict(table), expected.predict(X))
+    assert isinstance(model.predict_frame(table), pa.Table)
+
+
+def test_duckdb(mixed):
+    duckdb = pytest.importorskip("duckdb")
+    X, y = mixed
+    numbers = X.select_dtypes("number").assign(y=y)
+    frame = numbers.drop(columns="y")
+    model = wrap(train("lightgbm", frame, y), frame, y)
+    rows, label = duckdb.sql("select * exclude y from numbers"), duckdb.sql("select y from numbers")
+    assert np.array_equal(model.predict(rows), model.predict(frame))
+    assert wrap(train("lightgbm", frame, y), rows, label).certificate == model.certificate
