@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import KFold
 
@@ -160,6 +161,8 @@ def test_categories_of_frames(coded, library, gaps, leaf_labels):
         columns = {"x": X[:, 1], "text": pl.Series(text.tolist(), dtype=pl.Enum([*NAMES, "grape"]))}
         return pl.DataFrame({**columns, "n": X[:, 2]})
 
+    if library == "polars" and tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 8):
+        pytest.skip("scikit-learn 1.7, the last for Python 3.10, does not read the categories of polars")
     model = fit(frame(text), y)
     pm = wrap(model, frame(text), y)
     assert pm.certificate.status == "certified"
