@@ -115,9 +115,8 @@ def read_held_out(
     if predicted is not None:
         _check_out_of_sample(predicted, margins.prediction, y)
         margins = margins.around(predicted)
-    if not may_drift and (
-        init_score is not None or not state.spec.own_starts
-    ):  # otherwise the user was warned of a missing init_score
+    warned = init_score is None and state.spec.own_starts  # of a missing init_score
+    if not (may_drift or warned):
         check_centred(method, y, margins.prediction)
     return HeldOut(rows, y, margins, weight, counts)
 

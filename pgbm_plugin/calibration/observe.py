@@ -29,7 +29,8 @@ def observe(
     chosen = _started(state, window, step)
     held_out = read_held_out(state, "observe", raw, "y", 1, device, n_jobs, bounds=chosen.bounds, may_drift=True)
     y, margins, observed, calibrated_on = held_out.y, held_out.margins, chosen.observed, chosen.residuals
-    assert observed is not None and calibrated_on is not None
+    assert observed is not None
+    assert calibrated_on is not None
     residuals, std = margins.standardised_residuals(y, chosen.calibration)
     batch = hash_rows(y, margins.margin, std)
     if len(y) >= _RECOGNISABLE:

@@ -232,7 +232,8 @@ class Chosen:
         return self._in_order(self.residual_bin)
 
     def _adapted(self, residuals: Array) -> Array:
-        assert self.observed is not None and self.residuals is not None
+        assert self.observed is not None
+        assert self.residuals is not None
         return self.observed.adapted(residuals, self.residuals, self.residual_weight)
 
     @cached_property

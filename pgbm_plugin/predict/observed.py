@@ -129,15 +129,13 @@ class Observed:
 
     def with_settings(self, window: int | None, step: float | None) -> Observed:
         """Return the record with another window or step; None for the same."""
-        window, step = (
-            self.window if window is None else check_window(window),
-            self.step if step is None else check_step(step),
-        )
+        window = self.window if window is None else check_window(window)
+        step = self.step if step is None else check_step(step)
         return replace(self, window=window, step=step, residuals=self.residuals[-window:], inside=self.inside[-window:])
 
     def rescaled(self, ratio: float) -> Observed:
         """Return the record after all variances became `ratio` times larger."""
-        return replace(self, residuals=self.residuals / math.sqrt(ratio))
+        return replace(self, residuals=np.clip(self.residuals / math.sqrt(ratio), -_LARGEST, _LARGEST))
 
     def adapted(self, residuals: Array, calibration: Array, weight: Array | None) -> Array:
         """Return residuals, each moved from its level among those of calibration to this level of the window.
