@@ -184,7 +184,7 @@ def _quantiles(residuals: Array, weight: Array | None) -> Array:
     order = np.argsort(residuals, kind="stable")
     up_to = np.arange(1.0, len(order) + 1.0) if weight is None else np.cumsum(weight[order])
     exact = (up_to[-1] + 1.0) * _LEVELS
-    below, above = np.searchsorted(up_to, exact + 1e-9, side="right") - 1, np.searchsorted(up_to, exact - 1e-9)
+    below, above = np.searchsorted(up_to, exact - 1.0 + 1e-9, side="right"), np.searchsorted(up_to, exact - 1e-9)
     place = np.clip(np.where(_LEVELS < 0.5, below, above), 0, len(order) - 1)
     return residuals[order[place]]
 
