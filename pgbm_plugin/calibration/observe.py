@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Array
 from ..distributions import Distribution, Empirical
@@ -81,7 +82,7 @@ def _started(state: ModelState, window: int | None, step: float | None) -> Chose
     )
 
 
-def _compare(distributions: Distribution, y: Array) -> tuple[np.ndarray, tuple[float, float]]:
+def _compare(distributions: Distribution, y: Array) -> tuple[NDArray[np.bool_], tuple[float, float]]:
     """Return whether outcomes lie inside intervals, and the misses on either side of one, less those expected.
 
     An interval that has infinite ends for want of calibration rows holds every outcome, and says nothing.
