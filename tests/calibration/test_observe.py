@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import pickle
 
+import lightgbm as lgb
 import numpy as np
 import pytest
+from sklearn.compose import TransformedTargetRegressor
 
-from pgbm_plugin import load
+from pgbm_plugin import load, wrap
 from pgbm_plugin.predict.observed import _LEVELS, Observed
 from pgbm_plugin.saving.model_bytes import to_bytes
 from pgbm_plugin.scores import coverage
@@ -256,3 +258,27 @@ def test_few_calibration_rows():
     assert model.observed.cover[0.9] == 1.0
     assert (model.observed.lower, model.observed.upper) == (0.0, 0.0)
     assert np.all(np.isfinite(model.predict_interval(follow_up[0], 0.5)))
+
+
+@pytest.mark.parametrize("kind", ["log link", "transformed target"])
+def test_other_scales_of_the_outcome(kind):
+    """Counts, whose lower ends lie on 0, and outcomes whose logarithm was trained on."""
+    rng = np.random.default_rng(0)
+
+    def rows(n, noise):
+        X = rng.normal(size=(n, 3))
+        error = np.exp(0.5 * X[:, 0] + noise * rng.normal(size=n))
+        return X, rng.poisson(error).astype(float) if kind == "log link" else error
+
+    X, y = rows(600, 0.4)
+    if kind == "log link":
+        model = train(X, y, objective="poisson")
+    else:
+        regressor = lgb.LGBMRegressor(n_estimators=20, num_leaves=8, n_jobs=1, verbose=-1)
+        model = wrap(TransformedTargetRegressor(regressor, func=np.log, inverse_func=np.exp).fit(X, y), X, y, n_jobs=1)
+    model.conformalize(*rows(300, 0.4))
+    X, y = rows(2500, 1.0)
+    inside = follow(model, X, y, 25)
+    assert abs(inside.mean() - 0.9) < 0.02
+    assert model.observed.covered[2] == inside.sum()
+    assert np.all(model.predict_quantiles(X[:50], LEVELS) >= 0.0)
