@@ -19,6 +19,7 @@ from .leaves.weights import LeafWeights
 from .predict.chosen import Chosen
 from .predict.correlation import Correlation
 from .predict.log_scale import LogScale
+from .predict.observed import Observed
 from .predict.power_map import Calibration
 from .predict.predictions import (
     check_calibrated,
@@ -95,6 +96,8 @@ class ProbabilisticModel:
         What `wrap` was told, and the default of `tune`'s argument of this name.
     training_scale : LogScale or None
         The boosted scale of the rows that `wrap` saw.
+    observed : Observed or None
+        How many of the rows that `observe` saw lay inside their intervals, over all and lately; None before.
     surroundings : Surroundings
         What rows and outcomes pass through around the booster: steps of a pipeline, transforms of the target.
     device : str
@@ -113,6 +116,7 @@ class ProbabilisticModel:
     mean = _FromState[Mean]()
     variance = _FromState[Variance]()
     training_scale = _FromState[LogScale | None]()
+    observed = _FromState[Observed | None]()
     surroundings = _FromState[Surroundings]()
 
     def __init__(self, state: ModelState, *, device: str = "auto", n_jobs: int | None = None):
@@ -631,6 +635,55 @@ class ProbabilisticModel:
         self._choose(correlation=found)
         return found
 
+    def observe(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        window: int | None = None,
+        step: float | None = None,
+        init_score: Any = None,
+        device: str | None = None,
+    ) -> ProbabilisticModel:
+        """Adapt intervals and quantiles to labels as they arrive, so that coverage holds while the noise changes.
+
+        Call it for every batch of new labels, after `conformalize` or `tune`. Point predictions do not change. The
+        residuals of calibration are moved, in one monotone map for all levels, to the latest residuals. If then more
+        outcomes than a twentieth lie below the 90 % interval, or above it, this end moves outwards, and inwards if
+        there are fewer. So quantiles stay in order, and `predict_interval`, `predict_quantiles` and `predict_dist`
+        agree. Sets `distribution` to "conformal". Returns the model; `model.observed` has the cover so far.
+
+        The rows of one call count as arriving together, and their order does not matter. Labels of older rows may come
+        late. They are compared with what the model would have predicted just before this call.
+
+        A batch of 10 rows or more is refused if it is that of the last call, or the rows of calibration. Other
+        repetitions are not noticed and count twice. `tune` and `conformalize` start anew. `update` keeps the record,
+        in the unit of the new spread. Call it from one thread at a time; predictions may go on meanwhile.
+
+        Parameters
+        ----------
+        X, y : table and column
+            At least one row, and the labels. Leave out rows whose label is not known yet.
+        window : int, optional
+            Number of latest residuals that the shape is taken from, at least 50. At the start, they are the last ones
+            of calibration. Default: that of the last call, at first 1000. A smaller one follows faster and is noisier.
+        step : float, optional
+            How fast the ends move, in (0, 1]: a row outside multiplies the distance of its end from the median by about
+            1 + step, and a row inside divides it by 1 + step / 20. Of a larger batch 25 rows count. Default: that of
+            the last call, at first 0.02.
+        init_score : column, optional
+            Score that each row starts from, as in `predict`.
+        device : str, optional
+            Where to compute. Default: the model's.
+        """
+        from .calibration.observe import observe
+
+        _check_table(X)
+        raw = RawRows(X, y, None, init_score)
+        chosen = observe(self.state, raw, window, step, self._device(device), self.n_jobs)
+        self.state = replace(self.state, chosen=chosen)
+        return self
+
     def update(
         self,
         X: Any,
@@ -658,7 +711,8 @@ class ProbabilisticModel:
         much the calibrated variances change, and a boosted scale gets further steps from them. From batches, files,
         Dask or moments only the moments are known. Then variances may become too large: tune again.
 
-        `conformalize` holds for the old spread only, and must be called again. The certificate is that of all rows. If
+        `conformalize` holds for the old spread only, and must be called again, unless `observe` has adapted it: then
+        the latest residuals are rescaled, and `observe` goes on. The certificate is that of all rows. If
         anything fails, the model is what it was.
 
         Parameters
@@ -719,6 +773,8 @@ class ProbabilisticModel:
         identity = self.calibration.b == self.calibration.c == 1.0
         calibration = "" if identity else f"\n  calibration:  {self.state.describe_calibration()}"
         decayed = " (effective, after decay)" if self.moments.decayed else ""
+        seen = self.observed
+        observed = "" if seen is None else f"\n  observed:     90 % intervals held {seen.recent_cover[0.9]:.1%} lately"
         surroundings = self.surroundings
         place = "surroundings: " if surroundings else "the file left out that "
         around = f"  {place}{surroundings.described}\n" if surroundings.described else ""
@@ -728,7 +784,7 @@ class ProbabilisticModel:
             f"  rows seen:    {self.moments.rows:.0f}{decayed}\n"
             f"  certificate:  {self.certificate}\n"
             f"  rho:          {self.rho:.4g}\n"
-            f"  distribution: {self.chosen}" + calibration
+            f"  distribution: {self.chosen}" + calibration + observed
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from .calibration.follow import follow_residuals, is_comparable
 from .leaves.certificate import Certificate, certify
 from .leaves.moments import LeafMoments
 from .leaves.weights import leaf_weights, typical_variance
+from .predict.chosen import Chosen
 from .predict.state import ModelState, default_rho
 from .sources import Options, Source
 
@@ -47,9 +49,21 @@ def updated(state: ModelState, source: Source, decay: float | None, options: Opt
         if followed is not None:
             chosen, ratio = followed
             new = replace(new, chosen=replace(chosen, bin_edges=state.chosen.rescaled_edges(ratio)))
+    if state.chosen.observed is not None:
+        new = replace(new, chosen=_observed_on(state.chosen, new.chosen, ratio))
     if state.training_scale is None:
         return new
     return replace(new, training_scale=state.training_scale.rescaled(ratio))
+
+
+def _observed_on(before: Chosen, after: Chosen, ratio: float) -> Chosen:
+    """Return settings that go on observing in the unit of the new spread, whose variances are `ratio` times larger."""
+    observed, scores = before.observed, before.conformal
+    assert observed is not None
+    if scores is None or (scores.rho, scores.calibration) != (before.rho, before.calibration):
+        return replace(after, observed=None)
+    scores = replace(scores, rho=after.rho, calibration=after.calibration)
+    return replace(after, conformal=scores, observed=observed.rescaled(ratio) if 0.0 < ratio < math.inf else observed)
 
 
 def _certificate(state: ModelState, moments: LeafMoments, further: float) -> Certificate:

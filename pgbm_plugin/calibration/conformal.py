@@ -63,6 +63,7 @@ def conformalize(
         bin_edges=edges,
         bounds=bounds,
         correlation=None,  # of the distributions before
+        observed=None,
         support=None,  # what `tune` found may not hold for all labels, and the coverage must
     )
 

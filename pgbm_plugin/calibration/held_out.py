@@ -52,6 +52,7 @@ def read_held_out(
     out_of_fold: Any = None,
     bounds: Support | None = None,
     recursion: bool = False,
+    may_drift: bool = False,
 ) -> HeldOut:
     """Read held-out rows for a method of the model; warn if training saw them or if they do not fit the model.
 
@@ -69,6 +70,8 @@ def read_held_out(
         Bounds that no label may lie beyond.
     recursion : bool
         Whether variances are those of the recursion, even if the model has a boosted scale.
+    may_drift : bool
+        Whether a mean residual that is large is what the method is for, and no reason to warn.
     """
     if raw.y is None:
         raise TypeError(f"{method} needs labels: model.{method}(X, y)")
@@ -112,7 +115,8 @@ def read_held_out(
     if predicted is not None:
         _check_out_of_sample(predicted, margins.prediction, y)
         margins = margins.around(predicted)
-    if init_score is not None or not state.spec.own_starts:  # otherwise the user was warned of a missing init_score
+    warned = init_score is None and state.spec.own_starts  # of a missing init_score
+    if not (may_drift or warned):
         check_centred(method, y, margins.prediction)
     return HeldOut(rows, y, margins, weight, counts)
 

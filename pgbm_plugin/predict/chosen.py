@@ -13,6 +13,7 @@ from ..arrays import AnyArray, Array
 from ..checks import check_rho
 from .correlation import Correlation
 from .log_scale import LogScale
+from .observed import Observed
 from .power_map import Calibration
 from .support import Support
 
@@ -78,6 +79,9 @@ class Chosen:
     correlation : Correlation or None
         How much rows err together, which `correlate` measured; None before, and after `tune`, `conformalize` and
         `update`.
+    observed : Observed or None
+        Labels that arrived since, which `observe` moves the residuals of "conformal" by; None before, and after `tune`
+        and `conformalize`.
     """
 
     rho: float
@@ -96,6 +100,7 @@ class Chosen:
     cross_fitted: CrossFitted | None = None
     by_user: bool = False
     correlation: Correlation | None = None
+    observed: Observed | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", check_rho(self.rho))
@@ -162,6 +167,8 @@ class Chosen:
         bounds = {} if limits is None else {"lower": max(limits.lower, support), "upper": limits.upper}
         bins = self._bins(cls, options)
         samples = {**(self._in_bins if bins else self._in_one_bin), "lower": support, **bounds}
+        if self.observed is not None and issubclass(cls, Conformal):
+            samples["residuals"] = self._adapted_in_bins if bins else self._adapted_in_one_bin
         return rho, cls, samples | bins
 
     def checked_correlation(self) -> Correlation:
@@ -224,10 +231,25 @@ class Chosen:
     def _in_bins(self) -> dict[str, Any]:
         return self._in_order(self.residual_bin)
 
+    def _adapted(self, residuals: Array) -> Array:
+        assert self.observed is not None
+        assert self.residuals is not None
+        return self.observed.adapted(residuals, self.residuals, self.residual_weight)
+
+    @cached_property
+    def _adapted_in_one_bin(self) -> Array:
+        return self._adapted(self._in_one_bin["residuals"])
+
+    @cached_property
+    def _adapted_in_bins(self) -> Array:
+        return self._adapted(self._in_bins["residuals"])
+
     def __str__(self) -> str:
         text = f"{_in_words(*self._family)}, {'tuned,' if self.tuned else 'untuned'}"
         if self.distribution == "conformal" and self.conformal is not None:
             text = f"conformal on {self.conformal.rows} rows around {self.around},"
+            if self.observed is not None:
+                text = f"{text} adapted to {self.observed.rows} rows observed,"
         text = text.rstrip(",") if self.scale is None else f"{text} boosted variance"
         limits = self.limits(None)
         return text if limits is None else f"{text}, outcomes {limits}"

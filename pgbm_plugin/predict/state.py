@@ -23,6 +23,7 @@ from ..trees.objectives import LOG
 from ..trees.training_spec import TrainingSpec
 from .chosen import Chosen
 from .log_scale import LogScale
+from .observed import Observed
 from .power_map import NO_SPREAD, Calibration
 from .recursion import recursion
 from .support import Support, named_bounds
@@ -65,6 +66,11 @@ class ModelState:
         if self.mean == "booster":
             return self.forest.leaf_value
         return paper_leaf_values(self.forest, self.spec, self.weights)
+
+    @property
+    def observed(self) -> Observed | None:
+        """Return what `observe` learned; None before."""
+        return self.chosen.observed
 
     @property
     def columns(self) -> Features:

@@ -160,6 +160,8 @@ ARRAYS = {
     "settings.residual_weight": StoredArray("F64", "residuals", rule="positive and below 1e60", optional=True),
     "settings.residual_bin": StoredArray("U8", "residuals", optional=True),
     "settings.bin_edges": StoredArray("F64", "edges of bins", rule="finite", optional=True),
+    "observed.residuals": StoredArray("F64", "observed residuals", rule="finite", optional=True),
+    "observed.inside": StoredArray("U8", "observed rows in the window", optional=True),
     "support.values": StoredArray("F64", "values of labels", rule="finite", optional=True),
 }
 
@@ -228,6 +230,15 @@ SCALARS: dict[str, dict[str, Kind]] = {
         "floor": _real,
         "distribution": _text,
     },
+    "observed": {
+        "rows": _whole,
+        "window": _whole,
+        "step": _real,
+        "lower": _real,
+        "upper": _real,
+        "covered": _tuple_of(_whole),
+        "batch": _optional(_digest),
+    },
     "bounds": _BOUNDS,
     "support": _BOUNDS,
     "scale": _SCALE,
@@ -241,6 +252,7 @@ _OPTIONAL_SECTIONS = (
     "objective",
     "conformal",
     "correlation",
+    "observed",
     "bounds",
     "support",
     "scale",
@@ -248,7 +260,7 @@ _OPTIONAL_SECTIONS = (
     "surroundings",
 )
 # Sections that older files do not have; they are written only if they are not null.
-NEW_SECTIONS = ("correlation", "bounds", "support", "surroundings")
+NEW_SECTIONS = ("correlation", "observed", "bounds", "support", "surroundings")
 
 
 def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ..leaves.weights import LeafWeights
 from ..predict.chosen import Chosen, ConformalScores
 from ..predict.correlation import Correlation
 from ..predict.log_scale import LogScale
+from ..predict.observed import Observed
 from ..predict.power_map import Calibration
 from ..predict.state import ModelState
 from ..predict.support import Support
@@ -73,6 +74,7 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
         "certificate": state.certificate,
         "settings": chosen,
         "calibration": chosen.calibration,
+        "observed": chosen.observed,
         "bounds": chosen.bounds,
         "support": chosen.support,
         "scale": chosen.scale,
@@ -253,6 +255,7 @@ def _chosen(parts: Mapping[str, Any]) -> Chosen:
         calibration=Calibration(**parts["calibration"]),
         conformal=conformal,
         correlation=_correlation(parts["correlation"]),
+        observed=_observed(parts),
         scale=_scale(parts["scale"]),
         bounds=parts["bounds"] and Support(**parts["bounds"]),
         support=parts["support"] and Support(**parts["support"]),
@@ -264,6 +267,17 @@ def _correlation(entries: dict[str, Any] | None) -> Correlation | None:
         return None
     calibration = Calibration(**{name: entries.pop(name) for name in ("b", "c", "floor")})
     return Correlation(**entries, calibration=calibration)
+
+
+def _observed(parts: Mapping[str, Any]) -> Observed | None:
+    entries = parts["observed"]
+    if entries is None:
+        return None
+    if parts["conformal"] is None:
+        raise ValueError("it has observed rows without conformal scores")
+    if entries["residuals"] is None or entries["inside"] is None:
+        raise ValueError("it has observed rows without their residuals")
+    return Observed(**entries)
 
 
 def _check_bins(settings: Mapping[str, Any]) -> None:

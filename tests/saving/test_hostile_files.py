@@ -33,6 +33,7 @@ def models(make_data):
     tuned = wrap(lgb.train(LGB, lgb.Dataset(X[:200], y[:200]), 5), X[:200], y[:200])
     tuned.tune(X[200:300], y[200:300])
     tuned.conformalize(X[300:], y[300:], sample_weight=1.0 + np.arange(len(y) - 300.0))
+    tuned.observe(X[200:230], y[200:230] + 0.1)
     poisson = {"objective": "count:poisson", "max_depth": 3, "nthread": 1}
     log = wrap(xgb.train(poisson, xgb.DMatrix(X, y, enable_categorical=True), 5), X, y, variance="boosted")
     sqrt = wrap(lgb.train({**LGB, "reg_sqrt": True}, lgb.Dataset(X, y), 5), X, y, mean="pgbm")
@@ -202,12 +203,43 @@ SHAPED_CASES = {
 }
 
 
+OBSERVED_CASES = {
+    "window": (set_scalar("observed", "window", 1 << 40), "window must lie between 50 and"),
+    "rows beyond the window": (set_scalar("observed", "window", 50), "more entries than rows"),
+    "step": (set_scalar("observed", "step", 0.0), "step must lie above 0"),
+    "no number": (set_scalar("observed", "step", np.nan), r"observed\.step is nan, not finite"),
+    "factor": (set_scalar("observed", "upper", -700.0), "factors of observed residuals"),
+    "no rows": (set_scalar("observed", "rows", 0), "more entries than rows"),
+    "fewer covered": (set_scalar("observed", "covered", [9, 8, 7, 6]), "cover of observed rows must rise"),
+    "more covered": (set_scalar("observed", "covered", [1, 2, 3, 31]), "cover of observed rows must rise"),
+    "covered": (set_scalar("observed", "covered", [1, 2]), "cover of observed rows must rise"),
+    "batch": (set_scalar("observed", "batch", "00"), "digest"),
+    "interval": (set_array("observed.inside", 0, 16), "an interval that is not counted"),
+    "no cover": (lambda sealed: sealed.arrays.update({"observed.inside": np.zeros(0, np.uint8)}), "have no cover"),
+    "residual": (set_array("observed.residuals", 0, 1e200), "none of them beyond"),
+    "infinite residual": (set_array("observed.residuals", 0, np.inf), r"observed\.residuals.*finite"),
+    "no residuals": (lambda sealed: sealed.arrays.pop("observed.residuals"), "without their residuals"),
+    "one residual": (
+        lambda sealed: sealed.arrays.update({"observed.residuals": np.zeros(1)}),
+        "more entries than rows",
+    ),
+    "no scores": (lambda sealed: sealed.model.update(conformal=None), "observed rows without conformal scores"),
+    "residuals alone": (lambda sealed: sealed.model.update(observed=None), "its section 'observed' is null"),
+}
+
+
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [("tuned", *case) for case in CASES.values()]
+    + [("tuned", *case) for case in OBSERVED_CASES.values()]
     + [("log", *case) for case in BOOSTED_CASES.values()]
     + [("shaped", *case) for case in SHAPED_CASES.values()],
-    ids=[*CASES, *(f"scale: {case}" for case in BOOSTED_CASES), *(f"shape: {case}" for case in SHAPED_CASES)],
+    ids=[
+        *CASES,
+        *(f"observed: {case}" for case in OBSERVED_CASES),
+        *(f"scale: {case}" for case in BOOSTED_CASES),
+        *(f"shape: {case}" for case in SHAPED_CASES),
+    ],
 )
 def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
     sealed = Sealed(to_bytes(models[name]))
@@ -220,7 +252,7 @@ def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
 def test_files_without_shape_are_as_before(models):
     """What older versions read: sections and arrays of the shape are there only if a model has one."""
     sealed = Sealed(to_bytes(models["log"]))
-    assert not {"bounds", "support", "correlation"} & sealed.model.keys()
+    assert not {"bounds", "support", "correlation", "observed"} & sealed.model.keys()
     assert not {"settings.residual_bin", "settings.bin_edges", "support.values"} & sealed.arrays.keys()
 
 
