@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Array
 from ..distributions import Distribution
@@ -18,7 +19,7 @@ from ..predict.shared import pair_sum
 from ..predict.state import ModelState
 from ..tables.keys import Codes, Groups, combined, read_groups
 from ..tables.labelled import RawRows
-from .held_out import HeldOut, read_held_out
+from .held_out import read_held_out
 
 # With fewer rows, hardly any pairs are left to learn from.
 _MIN_ROWS = 20
@@ -38,7 +39,7 @@ def correlate(
         raise TypeError(f"levels must be a dict such as {{'day': day, 'shop': shop}}, not {type(levels).__name__}")
     check_names(levels)
     held_out = read_held_out(state, "correlate", raw, "y_val", _MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold)
-    names, groups = tuple(levels), _read_levels(levels, held_out)
+    names, groups = tuple(levels), read_levels(levels, held_out.used)
     chosen, y = state.chosen, held_out.y
     distributions = chosen_distributions(chosen, held_out.margins, state.support)
     weight = np.ones(len(y)) if held_out.weight is None else held_out.weight / held_out.weight.mean()
@@ -77,11 +78,11 @@ def measure(
     return r, error, measured
 
 
-def _read_levels(levels: Mapping[str, Any], held_out: HeldOut) -> list[Groups]:
+def read_levels(levels: Mapping[str, Any], used: NDArray[np.bool_]) -> list[Groups]:
     """Return the groups of the held-out rows that are used; refuse a level that says nothing."""
-    used, found = np.flatnonzero(held_out.used), []
+    places, found = np.flatnonzero(used), []
     for name, keys in levels.items():
-        groups = read_groups(f"levels[{name!r}]", keys, len(held_out.used)).take(used)
+        groups = read_groups(f"levels[{name!r}]", keys, len(used)).take(places)
         if len(groups) == 1:
             raise ValueError(
                 f"all rows are in one group of the level {name!r}: how rows of a group err together shows only if "
