@@ -151,7 +151,7 @@ def markdown(records: Sequence[Record], families: Sequence[str]) -> str:
         title = (
             f"**Totals of a day, `tune` of {'a normal' if family == 'normal' else 'any family'}** ({'; '.join(names)})"
         )
-        out += [f"{title}: CRPS (cover of 90 % intervals), mean of {fits} fits a window", table(lines)]
+        out += [f"{title}: CRPS (cover of 90 % intervals), {fits} fit{'s' if fits > 1 else ''} a window", table(lines)]
         lines = [
             {
                 "window": str(record["key"]["window"]),
