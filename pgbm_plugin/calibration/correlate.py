@@ -80,9 +80,10 @@ def measure(
     levels = [_level(code, codes, variance, weight) for code in codes]
     information = _information(names, levels)
     sums = [_sums(code, weight * score) for code in codes]
-    r = within_limits(information, np.linalg.solve(information, _pair_sums(sums)))
+    measured: Array = np.asarray(np.linalg.solve(information, _pair_sums(sums)), np.float64)
+    r = within_limits(information, measured)
     for _ in range(_MOST_STEPS):  # the limits of sums depend on r
-        measured: Array = np.asarray(np.linalg.solve(information, _pair_sums(_limited(levels, sums, r))), np.float64)
+        measured = np.asarray(np.linalg.solve(information, _pair_sums(_limited(levels, sums, r))), np.float64)
         last, r = r, within_limits(information, measured)
         if np.allclose(r, last, rtol=1e-9, atol=0.0):
             break
