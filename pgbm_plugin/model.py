@@ -603,7 +603,8 @@ class ProbabilisticModel:
         """Measure how much rows of one group err together, for `predict_total` and `sample`.
 
         Predictions of single rows do not change. Call it last: `tune`, `conformalize` and `update` discard the result,
-        and if `rho`, `calibration` or `distribution` is set to another value, totals are refused.
+        and if `rho`, `calibration` or `distribution` is set to another value, totals are refused. What one group
+        counts is limited, so that a single strange day does not decide.
 
         Parameters
         ----------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Array
 from ..distributions import Distribution
@@ -14,11 +16,11 @@ from ..distributions.normal_scores import expected_scores, score_variances
 from ..errors import warn
 from ..predict.correlation import Correlation, check_names
 from ..predict.predictions import chosen_distributions
-from ..predict.shared import pair_sum
+from ..predict.shared import pair_sums_within, sum_by
 from ..predict.state import ModelState
-from ..tables.keys import Codes, Groups, combined, read_groups
+from ..tables.keys import Codes, Groups, read_groups
 from ..tables.labelled import RawRows
-from .held_out import HeldOut, read_held_out
+from .held_out import read_held_out
 
 # With fewer rows, hardly any pairs are left to learn from.
 _MIN_ROWS = 20
@@ -26,6 +28,12 @@ _MIN_ROWS = 20
 _FAR_OFF = 2.0
 # The shares of all levels add up to this at most, so that some noise of each row's own is left.
 _MOST = 0.99
+# Sums of a group's scores beyond so many standard deviations count as if they were there, so that no single group, such
+# as a holiday, decides. Only normal sums are limited: of continuous outcomes, or of so many rows.
+_LIMIT, _NORMAL = 2.5, 30
+# Scores of outcomes with a smaller variance are those of counts, and far from normal.
+_CONTINUOUS = 0.9
+_MOST_STEPS = 50
 # Rows that are simulated for standard errors, in total, and how often at least and at most.
 _SIMULATED, _FEWEST, _OFTENEST = 1e7, 25, 100
 
@@ -38,7 +46,7 @@ def correlate(
         raise TypeError(f"levels must be a dict such as {{'day': day, 'shop': shop}}, not {type(levels).__name__}")
     check_names(levels)
     held_out = read_held_out(state, "correlate", raw, "y_val", _MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold)
-    names, groups = tuple(levels), _read_levels(levels, held_out)
+    names, groups = tuple(levels), read_levels(levels, held_out.used)
     chosen, y = state.chosen, held_out.y
     distributions = chosen_distributions(chosen, held_out.margins, state.support)
     weight = np.ones(len(y)) if held_out.weight is None else held_out.weight / held_out.weight.mean()
@@ -63,25 +71,32 @@ def measure(
 
     The products of the scores of two rows are compared with what r makes of them. Pairs count by their standard
     deviations, as in the variance of a total: rows with a small spread, whose own noise may hide what they share, then
-    do not decide how wide totals are.
+    do not decide how wide totals are. Sums of groups are limited, so that r is that of ordinary groups.
     """
     score, variance = expected_scores(distributions, y), score_variances(distributions)
     _check_spread(score, variance, weight)
     weight = weight * distributions.std()
     weight = weight / weight.mean()
-    information = _information(names, codes, weight * variance)
-    measured: Array = np.asarray(np.linalg.solve(information, _pair_sums(codes, weight * score)), np.float64)
+    levels = [_level(code, codes, variance, weight) for code in codes]
+    information = _information(names, levels)
+    sums = [_sums(code, weight * score) for code in codes]
+    measured: Array = np.asarray(np.linalg.solve(information, _pair_sums(sums)), np.float64)
     r = within_limits(information, measured)
-    error = _standard_errors(codes, information, variance, weight, r)
+    for _ in range(_MOST_STEPS):  # the limits of sums depend on r
+        measured = np.asarray(np.linalg.solve(information, _pair_sums(_limited(levels, sums, r))), np.float64)
+        last, r = r, within_limits(information, measured)
+        if np.allclose(r, last, rtol=1e-9, atol=0.0):
+            break
+    error = _standard_errors(codes, levels, information, variance, weight, r)
     _tell(names, r, measured, error)
     return r, error, measured
 
 
-def _read_levels(levels: Mapping[str, Any], held_out: HeldOut) -> list[Groups]:
+def read_levels(levels: Mapping[str, Any], used: NDArray[np.bool_]) -> list[Groups]:
     """Return the groups of the held-out rows that are used; refuse a level that says nothing."""
-    used, found = np.flatnonzero(held_out.used), []
+    places, found = np.flatnonzero(used), []
     for name, keys in levels.items():
-        groups = read_groups(f"levels[{name!r}]", keys, len(held_out.used)).take(used)
+        groups = read_groups(f"levels[{name!r}]", keys, len(used)).take(places)
         if len(groups) == 1:
             raise ValueError(
                 f"all rows are in one group of the level {name!r}: how rows of a group err together shows only if "
@@ -96,23 +111,59 @@ def _read_levels(levels: Mapping[str, Any], held_out: HeldOut) -> list[Groups]:
     return found
 
 
-def _pair_sums(codes: Sequence[Codes], score: Array) -> Array:
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """What independence, and an r of each level, make of the squared sums of scores over the G groups of a level."""
+
+    own: Array  # (G,) expected sums of squares: variances of the sums if rows are independent
+    shared: Array  # (G, L) derivatives of these variances by the r of all levels
+    normal: NDArray[np.bool_]  # (G,) whether the sums are normal, about
+
+
+def _level(code: Codes, codes: Sequence[Codes], variance: Array, weight: Array) -> _Level:
+    """Return what to expect of the groups `code`; `variance` is that of scores, which count by `weight`."""
+    values = weight * variance
+    shared = [pair_sums_within(code, [] if other is code else [other], values) for other in codes]
+    of_counts = sum_by(code, (variance > 0.0) & (variance < _CONTINUOUS)) > 0.0
+    return _Level(sum_by(code, weight * values), np.stack(shared, axis=1), ~of_counts | (np.bincount(code) >= _NORMAL))
+
+
+def _kept(limit: float) -> float:
+    """Return E[min(|Z|, limit)^2] of a standard normal Z: what is left of its variance."""
+    beyond = math.erfc(limit / math.sqrt(2.0))
+    density = math.exp(-0.5 * limit**2) / math.sqrt(2.0 * math.pi)
+    return 1.0 - beyond - 2.0 * limit * density + limit**2 * beyond
+
+
+def _sums(code: Codes, score: Array) -> tuple[Array, Array]:
+    """Return the (G,) sums of the scores of each group, and those of their squares."""
+    return sum_by(code, score), sum_by(code, score**2)
+
+
+def _pair_sums(sums: Sequence[tuple[Array, Array]]) -> Array:
     """Return (L,) sums of the products of scores, over the pairs of rows that share a group of each level."""
-    return np.array([pair_sum(code, score) for code in codes])
+    return np.array([np.sum(total**2) - np.sum(squares) for total, squares in sums])
 
 
-def _information(names: Sequence[str], codes: Sequence[Codes], variance: Array) -> Array:
+def _limited(levels: Sequence[_Level], sums: Sequence[tuple[Array, Array]], r: Array) -> list[tuple[Array, Array]]:
+    """Return sums of scores, where normal, within `_LIMIT` deviations of 0, and scaled by what that takes from them."""
+    limited = []
+    for level, (total, squares) in zip(levels, sums, strict=True):
+        scatter = np.sum(squares) / np.sum(level.own)  # 1, but for a model whose spread is wrong
+        most = _LIMIT * np.sqrt(scatter * level.own + level.shared @ r)
+        within = np.minimum(np.abs(total), most) / math.sqrt(_kept(_LIMIT))
+        limited.append((np.where(level.normal, within, total), squares))
+    return limited
+
+
+def _information(names: Sequence[str], levels: Sequence[_Level]) -> Array:
     """Return the (L, L) derivatives of the expected pair sums by the r of the levels; refuse a singular matrix.
 
     The expected product of two scores is r times both variances, with the r of all levels that the two rows share. It
     is exact for continuous outcomes, and else for small r.
     """
-    count = len(codes)
-    matrix = np.empty((count, count))
-    for a in range(count):
-        for b in range(a, count):
-            shared = codes[a] if a == b else combined([codes[a], codes[b]])
-            matrix[a, b] = matrix[b, a] = pair_sum(shared, variance)
+    matrix = np.stack([level.shared.sum(axis=0) for level in levels])
+    matrix = 0.5 * (matrix + matrix.T)
     size = np.sqrt(np.diag(matrix).clip(min=0.0))
     for name, own in zip(names, size, strict=True):
         if not own > 0.0:
@@ -138,7 +189,9 @@ def within_limits(information: Array, measured: Array) -> Array:
     return r if total <= _MOST else r * (_MOST / total)
 
 
-def _standard_errors(codes: Sequence[Codes], information: Array, variance: Array, weight: Array, r: Array) -> Array:
+def _standard_errors(
+    codes: Sequence[Codes], levels: Sequence[_Level], information: Array, variance: Array, weight: Array, r: Array
+) -> Array:
     """Return the (L,) standard deviations of what is measured on rows that are drawn from the factors."""
     n, rng = len(variance), np.random.default_rng(0)
     times = int(np.clip(_SIMULATED / n, _FEWEST, _OFTENEST))
@@ -150,7 +203,7 @@ def _standard_errors(codes: Sequence[Codes], information: Array, variance: Array
         for code, share in zip(codes, r, strict=True):
             z += math.sqrt(share) * rng.standard_normal(code.max() + 1)[code]
         score = variance * z + kept * rng.standard_normal(n) if discrete else variance * z
-        sums[k] = _pair_sums(codes, weight * score)
+        sums[k] = _pair_sums(_limited(levels, [_sums(code, weight * score) for code in codes], r))
     return np.linalg.solve(information, sums.T).std(axis=1)
 
 

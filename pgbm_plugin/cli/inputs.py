@@ -6,7 +6,7 @@ import os
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .options import PROGRAM
 
@@ -75,11 +75,23 @@ def read_labelled(
     data: Sequence[str], features: Features, label: str, weight: str | None = None, init_score: str | None = None
 ) -> RawRows:
     """Read all rows of files into memory, with their labels, weights and init scores."""
+    return read_rows_and_keys(data, features, label, weight, init_score)[0]
+
+
+def read_rows_and_keys(
+    data: Sequence[str],
+    features: Features,
+    label: str | None = None,
+    weight: str | None = None,
+    init_score: str | None = None,
+    keys: Sequence[str] = (),
+) -> tuple[RawRows, Any]:
+    """Read all rows of files into memory, and an Arrow table that holds the columns of keys as they are."""
     from ..streams.batches import batch_rows
     from ..streams.files import find_files, open_files
     from ..tables.labelled import RawRows
 
     names = (label, weight, init_score)
     numbers = [name for name in names if name is not None]
-    X, columns = open_files(find_files(data), features, numbers).table(batch_rows(features))
-    return RawRows(X, *(None if name is None else columns[name] for name in names))
+    X, columns = open_files(find_files(data), features, numbers, keys).table(batch_rows(features))
+    return RawRows(X, *(None if name is None else columns[name] for name in names)), columns

@@ -11,6 +11,7 @@ from typing import Any
 from ..calibration.folds import check_cv
 from ..checks import interval_names, level_names
 from ..device import check_device
+from ..predict.correlation import check_names
 
 PROGRAM = "pgbm-plugin"
 
@@ -59,6 +60,24 @@ def names(text: str) -> list[str]:
     if not all(parts):
         raise ArgumentTypeError(f"names must be separated by single commas, not {text!r}")
     return parts
+
+
+def level_columns(text: str) -> dict[str, list[str]]:
+    """Read levels separated by commas: columns joined by +, after a name and = if the level has another name."""
+    levels: dict[str, list[str]] = {}
+    for part in text.split(","):
+        name, is_named, joined = part.rpartition("=")
+        columns = joined.split("+")
+        if not all(columns) or (is_named and not name):
+            raise ArgumentTypeError(f"levels must look like day,shop=day+shop, not {text!r}")
+        if (name or joined) in levels:
+            raise ArgumentTypeError(f"the level {name or joined!r} comes twice")
+        levels[name or joined] = columns
+    try:
+        check_names(levels)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+    return levels
 
 
 def families(text: str) -> list[str]:

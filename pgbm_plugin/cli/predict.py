@@ -7,7 +7,8 @@ from argparse import Namespace
 from typing import Any
 
 from .inputs import check_output, load_model
-from .options import PROGRAM, add_common, intervals, names, new_command, quantiles, shows_progress
+from .options import PROGRAM, add_common, intervals, level_columns, names, new_command, quantiles, shows_progress
+from .totals import total_table
 
 _ABOUT = f"""\
 Write the mean, standard deviation, quantiles and intervals of each row.
@@ -16,9 +17,14 @@ examples:
   {PROGRAM} predict model.pgbm new.parquet -o out.parquet
   {PROGRAM} predict model.pgbm 'new/*.parquet' -o out.csv --quantiles .05,.5,.95 --keep id,date
   {PROGRAM} predict model.pgbm new.csv -o - --interval 0.9 | head
+  {PROGRAM} predict model.pgbm new.csv -o days.csv --total-by day --levels day,shop=day+shop
 
 Rows are read and written in parts, and the file appears when it is complete. Its columns are those of --keep, then
-mean, std, quantiles such as q05, and intervals such as lower90 and upper90. Columns of CSV are kept as text."""
+mean, std, quantiles such as q05, and intervals such as lower90 and upper90. Columns of CSV are kept as text.
+
+--total-by writes a row for the sum of all rows with the same key in a column, or in several. The model must know how
+much rows err together (tune --levels); --levels says which columns hold the keys of each level. All rows are read into
+memory for it."""
 
 _QUANTILES = (0.05, 0.5, 0.95)
 
@@ -37,18 +43,29 @@ def add(commands: Any) -> None:
         "--interval", type=intervals, default=(), metavar="C", help="coverage of central intervals, such as .9 or .5,.9"
     )
     command.add_argument("--keep", type=names, default=[], metavar="COL,COL", help="columns to copy, such as an id")
+    command.add_argument("--total-by", type=names, metavar="COL,COL", help="write totals of the rows with the same key")
+    command.add_argument(
+        "--levels",
+        type=level_columns,
+        metavar="COL,NAME=COL+COL",
+        help="columns of each level that tune --levels measured",
+    )
     command.add_argument("--init-score", metavar="COL", help="column of init scores, if training had any")
     add_common(command, "file to write, .parquet or .csv; - writes CSV to the standard output")
 
 
 def run(args: Namespace) -> None:
     from ..streams.files import find_files
-    from ..streams.predictions import Columns, write_distributions
+    from ..streams.predictions import Columns, write_distributions, write_tables
 
+    if args.total_by and args.keep:
+        args.usage_error("--keep copies columns of rows, and a total has many rows: name its key in --total-by")
+    if args.levels and not args.total_by:
+        args.usage_error("--levels is for totals: give --total-by COLUMN as well")
     levels = args.quantiles
     if levels is None:
         levels = () if args.interval else _QUANTILES
-    columns = Columns(levels, args.interval, tuple(args.keep), args.init_score)
+    columns = Columns(levels, args.interval, tuple(args.total_by or args.keep), args.init_score)
     paths = find_files(args.data)
     to_stdout = args.output == "-"
     if to_stdout and sys.stdout is None:
@@ -56,14 +73,12 @@ def run(args: Namespace) -> None:
     if not to_stdout:
         check_output(args.output, [args.model, *paths], (".parquet", ".csv"))
     model = load_model(args)
-    rows = write_distributions(
-        model.predict_columns,
-        model.forest.features,
-        paths,
-        sys.stdout.buffer if to_stdout else args.output,
-        columns,
-        csv=to_stdout or args.output.lower().endswith(".csv"),
-        progress=shows_progress(args),
-    )
+    target, csv = sys.stdout.buffer if to_stdout else args.output, to_stdout or args.output.lower().endswith(".csv")
+    if args.total_by:
+        written = write_tables([total_table(args, model, paths, columns)], target, csv=csv)
+    else:
+        written = write_distributions(
+            model.predict_columns, model.forest.features, paths, target, columns, csv=csv, progress=shows_progress(args)
+        )
     if not (args.quiet or to_stdout):
-        print(f"{rows} rows -> {args.output}")
+        print(f"{written} {'totals' if args.total_by else 'rows'} -> {args.output}")

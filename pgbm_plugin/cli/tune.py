@@ -5,8 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from .inputs import check_output, load_model, named, read_labelled
-from .options import PROGRAM, add_common, families, new_command, shows_progress
+import numpy as np
+
+from .inputs import check_output, load_model, named, read_labelled, read_rows_and_keys
+from .options import PROGRAM, add_common, families, level_columns, new_command, shows_progress
+from .totals import keys_of
 
 _ABOUT = f"""\
 Choose family, correlation and calibration by their score on rows that training did not see.
@@ -16,6 +19,7 @@ examples:
   {PROGRAM} tune model.pgbm --data val.parquet --label y
   {PROGRAM} tune model.pgbm --data val.csv --label y --conformal cal.csv -o tuned.pgbm
   {PROGRAM} tune model.pgbm --data val.csv --label y --score nll --distributions 'normal,studentt(df=5)'
+  {PROGRAM} tune model.pgbm --data val.csv --label y --levels day,shop=day+shop    # for predict --total-by
 
 All rows are read into memory. --conformal takes further rows, which neither training nor tuning saw: intervals of new
 rows then hold their coverage for any model, if the new rows are like these rows (exchangeable)."""
@@ -41,10 +45,17 @@ def add(commands: Any) -> None:
         "auto)",
     )
     command.add_argument("--conformal", nargs="+", metavar="FILE", help="calibration rows, with the same label column")
+    command.add_argument(
+        "--levels",
+        type=level_columns,
+        metavar="COL,NAME=COL+COL",
+        help="measure how much rows that share the key in a column, or in several, err together, for totals",
+    )
     add_common(command, "file for the tuned model (default: replace MODEL)", required=False)
 
 
 def run(args: Namespace) -> None:
+    from ..calibration.correlate import read_levels
     from ..calibration.search import families as checked_families
     from ..streams.batches import naming
     from ..streams.files import find_files
@@ -55,7 +66,11 @@ def run(args: Namespace) -> None:
     checked_families(args.distributions)
     model = load_model(args)
     features = model.forest.features
-    rows = read_labelled(paths, features, args.label, args.weight, args.init_score)
+    columns = sorted({column for level in (args.levels or {}).values() for column in level})
+    rows, table = read_rows_and_keys(paths, features, args.label, args.weight, args.init_score, columns)
+    levels = {name: keys_of(table, level) for name, level in (args.levels or {}).items()}
+    with naming(named(paths)):
+        read_levels(levels, np.ones(len(rows.X), bool))  # refused before tune spends its time
     further = read_labelled(conformal, features, args.label, None, args.init_score) if conformal else None
     with naming(named(paths)):
         result = model.tune(
@@ -71,8 +86,13 @@ def run(args: Namespace) -> None:
     if further is not None:
         with naming(named(conformal)):
             model.conformalize(further.X, further.y, init_score=further.init_score)
+    if levels:
+        with naming(named(paths)):
+            model.correlate(rows.X, rows.y, levels, sample_weight=rows.sample_weight, init_score=rows.init_score)
     model.save(output)
     if not args.quiet:
         print(result)
         if further is not None:
             print(f"conformal quantiles from {len(further.y)} rows")
+        if levels:
+            print(model.chosen.correlation)

@@ -63,6 +63,11 @@ class Correlation:
 
     def read_levels(self, levels: Any, n: int) -> list[Groups]:
         """Return the groups of n rows to predict, in the order of the levels; refuse other names than those."""
+        self.check_levels(levels)
+        return [read_groups(f"levels[{name!r}]", levels[name], n) for name in self.levels]
+
+    def check_levels(self, levels: Any) -> None:
+        """Refuse levels that do not have exactly the names that were measured."""
         if not isinstance(levels, Mapping):
             raise TypeError(f"levels must be a dict such as {self._example}, not {type(levels).__name__}")
         for name in levels:
@@ -77,7 +82,6 @@ class Correlation:
                 f"levels lacks {', '.join(missing)}, which correlate measured: give the group of every row, as in "
                 f"levels={self._example}"
             )
-        return [read_groups(f"levels[{name!r}]", levels[name], n) for name in self.levels]
 
     @property
     def _example(self) -> str:

@@ -15,12 +15,6 @@ def sum_by(code: Codes, values: AnyArray) -> Array:
     return np.asarray(np.bincount(code, values), np.float64)
 
 
-def pair_sum(code: Codes, values: Array) -> float:
-    """Return the sum of v_i v_j over all ordered pairs i != j of rows that share a group."""
-    # not values @ values, whose threads would wait for each other
-    return float(np.sum(sum_by(code, values) ** 2) - np.sum(values**2))
-
-
 def pair_sums_within(group: Codes, codes: Sequence[Codes], values: Array) -> Array:
     """Return, for each group, the sum of v_i v_j over ordered pairs of its rows that share their group in all `codes`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv as csv_module
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -36,7 +36,9 @@ class Columns:
     def __post_init__(self) -> None:
         clash = {"mean", "std", *level_names(self.quantiles), *interval_names(self.intervals)}.intersection(self.keep)
         if clash:
-            raise ValueError(f"keep has {sorted(clash)[0]!r}, the name of a predicted column: rename it in the input")
+            raise ValueError(
+                f"a column to keep is called {sorted(clash)[0]!r}, as a predicted one is: rename it in the input"
+            )
 
 
 def write_distributions(
@@ -58,11 +60,18 @@ def write_distributions(
         check_place(target)
         if is_files(X) and is_read(X, target):
             raise ValueError(f"{str(target)!r} is also an input, and would be lost: write to another name")
+    return write_tables(_tables(summarise, features, X, columns), target, csv=csv, progress=progress)
+
+
+def write_tables(
+    tables: Iterable[Any], target: str | os.PathLike[str] | BinaryIO, *, csv: bool, progress: bool = False
+) -> int:
+    """Write Arrow tables below each other to an open stream, or to a file that appears when it is complete."""
     written, write = 0, None
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(None, "rows", progress))
         stream = stack.enter_context(replacing(target)) if isinstance(target, (str, os.PathLike)) else target
-        for part in _tables(summarise, features, X, columns):
+        for part in tables:
             write = write or _new_writer(stack, stream, part.schema, csv)
             write(part)
             written += len(part)

@@ -8,14 +8,15 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from pgbm_plugin import load, wrap
-from pgbm_plugin.calibration.correlate import measure, within_limits
+from pgbm_plugin.calibration.correlate import _level, _limited, _sums, measure, within_limits
 from pgbm_plugin.distributions import Normal
 from pgbm_plugin.distributions.normal_scores import expected_scores, score_variances
 from pgbm_plugin.predict.correlation import Correlation
 from pgbm_plugin.predict.power_map import Calibration
-from pgbm_plugin.predict.shared import pair_sum, pair_sums_within
+from pgbm_plugin.predict.shared import pair_sums_within
 from tests.calibration.factors import correlation, crossed, distributions, nested, simulated, slow_pair_sum
 
 LGB = {"num_leaves": 6, "num_threads": 1, "verbose": -1}
@@ -30,7 +31,6 @@ def test_pair_sums_are_those_of_all_pairs():
     levels, rng = nested(6, 5), np.random.default_rng(0)
     day, department = levels.values()
     values, other = rng.normal(size=len(day)), rng.integers(0, 4, len(day))
-    assert pair_sum(day, values) == pytest.approx(slow_pair_sum([day], values), abs=1e-10)
     for codes in ([], [day], [other], [day, other], [day, department, other]):
         found = pair_sums_within(day, codes, values)
         for group in range(6):
@@ -41,8 +41,9 @@ def test_pair_sums_are_those_of_all_pairs():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ["normal", "poisson"])
-def test_moments_are_those_of_all_pairs(kind, weighted):
+def test_moments_are_those_of_all_pairs(kind, weighted, monkeypatch):
     """In expectation, a product of scores is the shared r times both variances; pairs count by their deviations."""
+    monkeypatch.setattr("pgbm_plugin.calibration.correlate._LIMIT", 1e3)
     levels = {**nested(12, 6), "weekday": nested(12, 6)["day"] % 4}
     n = len(levels["day"])
     rows, rng = distributions(kind, n), np.random.default_rng(3)
@@ -77,6 +78,46 @@ def test_known_correlations_are_found(kind, design):
     assert np.all(np.abs(found.mean(axis=0) - r) < 4.0 * error / np.sqrt(20) + bias)
     # a deviation of 20 is known to 16 %
     assert np.all(np.abs(np.log(found.std(axis=0) / error)) < 0.6)
+
+
+@pytest.mark.parametrize("kind", ["normal", "poisson"])
+def test_one_strange_day_does_not_decide(kind, monkeypatch):
+    """The store is closed on one of 28 days."""
+    day = np.repeat(np.arange(28), 100)
+    levels, rows = {"day": day}, distributions(kind, len(day))
+    y = simulated(rows, correlation(levels, (0.02,)), 1, 3)[:, 0]
+    y = np.where(day == 9, np.maximum(y - 1.5 * rows.std(), 0.0 if kind == "poisson" else -9.0), y)
+    usual = day != 9
+    without = measured({"day": day[usual]}, rows[usual], y[usual])[0][0]
+    r, error, _ = measured(levels, rows, y)
+    assert abs(without - 0.02) < 0.015
+    assert abs(r[0] - without) < 2.0 * error[0]
+    monkeypatch.setattr("pgbm_plugin.calibration.correlate._LIMIT", 1e3)
+    assert measured(levels, rows, y)[0][0] > 2.5 * r[0]
+
+
+def test_limited_sums():
+    """Group by group: normal sums end at 2.5 deviations, and are enlarged to have the same mean square."""
+    levels = nested(30, 6)
+    codes = [np.unique(code, return_inverse=True)[1] for code in levels.values()]
+    rng, n = np.random.default_rng(0), len(codes[0])
+    weight, variance = rng.uniform(0.5, 1.5, n), rng.choice([0.5, 1.0], n, p=[0.01, 0.99])
+    score, r = weight * rng.standard_t(3, n), np.array([0.1, 0.2])
+    expected = [_level(code, codes, variance, weight) for code in codes]
+    scatter = np.sum(score**2) / np.sum(weight**2 * variance)
+    kept = stats.norm.expect(lambda z: min(abs(z), 2.5) ** 2)
+    found = _limited(expected, [_sums(code, score) for code in codes], r)
+    for code, (totals, squares) in zip(codes, found, strict=True):
+        for group in range(code.max() + 1):
+            rows = code == group
+            v = (weight * variance)[rows]
+            shared = correlation({name: key[rows] for name, key in levels.items()}, r)
+            np.fill_diagonal(shared, 0.0)
+            sd = np.sqrt(scatter * np.sum(weight[rows] * v) + v @ shared @ v)
+            total = abs(score[rows].sum())
+            want = total if np.any(variance[rows] < 0.9) else min(total, 2.5 * sd) / np.sqrt(kept)
+            assert abs(totals[group]) == pytest.approx(want)
+            assert squares[group] == pytest.approx(np.sum(score[rows] ** 2))
 
 
 def test_independent_rows_have_none():

@@ -204,6 +204,33 @@ def test_a_model_from_end_to_end(joint):
     np.testing.assert_allclose(within, samples.sum(axis=0))  # departments add up to days, and days to the whole
 
 
+def test_crossed_levels_and_residuals_from_end_to_end():
+    """Skewed outcomes of shops on days, whose totals run over days and over shops that are new."""
+    r = {"day": 0.2, "shop": 0.1}
+
+    def crossed_data(seed):
+        levels, rng = crossed(80, 80), np.random.default_rng(seed)
+        X = rng.integers(0, 2, (6400, 2)).astype(float)
+        z = math.sqrt(1.0 - sum(r.values())) * rng.normal(size=6400)
+        for name, code in levels.items():
+            z += math.sqrt(r[name]) * rng.normal(size=80)[code]
+        noise = stats.gamma.ppf(stats.norm.cdf(z), 2.0) - 2.0
+        return X, 3.0 * X[:, 0] + (1.0 + X[:, 1]) * noise, levels
+
+    X, y, _ = crossed_data(0)
+    model = wrap(lgb.train(LGB, lgb.Dataset(X, y), 60), X, y, n_jobs=1)
+    X, y, levels = crossed_data(1)
+    model.tune(X, y, distributions="empirical")
+    found = model.correlate(X, y, levels)
+    assert all(abs(a - b) < 4.0 * error for a, b, error in zip(found.r, r.values(), found.standard_error, strict=True))
+    X, y, levels = crossed_data(2)
+    for code in levels.values():
+        low, high = model.predict_total(X, code, levels).interval(0.9)
+        outcome = np.bincount(code, y)
+        # r is known to 15 %, and what the training rows share moves the means of all totals
+        assert abs(np.mean((low <= outcome) & (outcome <= high)) - 0.9) < 0.1
+
+
 def vars_of(model):
     return model.chosen.correlation.r, model.chosen.correlation.standard_error
 

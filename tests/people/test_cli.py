@@ -278,7 +278,8 @@ def test_the_page(make_data, tmp_path, capsys, monkeypatch):
     """The commands of the documentation run, on the files that a reader would have."""
     monkeypatch.chdir(tmp_path)
     X, y = make_data("mixed", n=700)
-    frame = X.assign(y=y, id=range(len(y)), date="2024-01-01")
+    row = np.arange(len(y))
+    frame = X.assign(y=y, id=row, date=np.datetime64("2024-01-01") + row // 6, shop=row % 2)
     names = ("train", "val", "cal", "new", "test")
     for name, rows in zip(names, np.split(np.arange(700), [300, 400, 500, 600]), strict=True):
         for suffix in (".csv", ".parquet"):

@@ -63,7 +63,7 @@ def test_warnings_are_one_line(cli_folder, tmp_path, capsys):
         ("tune {d}/model.pgbm --data {d}/rows.csv --label target", "no column 'target', only a, b, c, d, y"),
         ("predict {d}/model.pgbm {d}/rows.csv -o {t}/o.csv", "5 columns, the model was trained on 4"),
         ("predict {d}/model.pgbm {d}/new.parquet -o {t}/o.csv --keep id", "no column 'id'"),
-        ("predict {d}/model.pgbm {d}/new.parquet -o {t}/o.csv --keep std", "keep has 'std'"),
+        ("predict {d}/model.pgbm {d}/new.parquet -o {t}/o.csv --keep std", "column to keep is called 'std'"),
         ("predict {d}/model.pgbm {t}/text.csv -o {t}/o.csv", "text.csv': column 'c' holds 'x' in row 2"),
         ("predict {d}/model.pgbm {t}/list.parquet -o {t}/o.csv --keep l", "column to keep cannot be written as CSV"),
         ("tune {d}/model.pgbm --data {t}/few.csv --label y", "few.csv': tune needs at least 6 rows, it got 2"),

@@ -35,6 +35,8 @@ def test_code_blocks(page, tmp_path, monkeypatch):
     monkeypatch.setattr("pgbm_plugin.calibration.search.FAMILIES", distributions.FAMILIES)
     if any("torch_objective(" in code and runs for code, runs in blocks(page)):
         pytest.importorskip("torch")
+    if any("from mlforecast" in code and runs for code, runs in blocks(page)):
+        pytest.importorskip("mlforecast")
     warnings.simplefilter("error", UntunedWarning)  # readers copy what they see, so it must be calibrated
     names = given_names()
     for code, runs in blocks(page):

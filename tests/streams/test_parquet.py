@@ -186,7 +186,7 @@ def test_a_failing_source_leaves_no_file(trained, tmp_path):
     [
         ({"quantiles": [0.5, 1.0]}, "quantiles must lie strictly between 0 and 1"),
         ({"quantiles": [0.5, 0.5]}, "quantiles holds a level twice: q50, q50"),
-        ({"keep": ["q05"]}, "keep has 'q05', the name of a predicted column"),
+        ({"keep": ["q05"]}, "a column to keep is called 'q05', as a predicted one is"),
         ({"keep": ["nobody"]}, "no column 'nobody'"),
     ],
 )
