@@ -1,4 +1,4 @@
-"""Calibrated predictive distributions from the LightGBM and XGBoost models you already have.
+"""Calibrated predictive distributions from the gradient boosting models you already have.
 
 Examples
 --------
@@ -8,6 +8,9 @@ Examples
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 from . import interrupt  # noqa: F401, before all others: from here on, Ctrl-C ends the command quietly
 from .embed import embed
@@ -37,3 +40,16 @@ __all__ = [
     "torch_objective",
     "wrap",
 ]
+
+# Doors for people, which take longer to import, or need further packages: ``pgbm_plugin.plot`` imports its own at first.
+_LATE = ("dask", "distributions", "plot", "report", "scores", "sklearn")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LATE])
