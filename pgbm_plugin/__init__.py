@@ -41,7 +41,7 @@ __all__ = [
     "wrap",
 ]
 
-# Doors for people, which take longer to import, or need further packages: ``pgbm_plugin.plot`` imports its own at first.
+# Doors for people, which take longer to import, or need further packages: each is imported at its first use.
 _LATE = ("dask", "distributions", "plot", "report", "scores", "sklearn")
 
 

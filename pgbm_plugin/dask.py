@@ -123,6 +123,11 @@ class DaskModel:
         if not is_dask(dX):
             return (task.frame if frame or hasattr(dX, "iloc") else task.array)(dX, self.model)
         if names != "mean":
+            if self.model.chosen.needs_groups:
+                raise ValueError(
+                    "conformalize got groups=, and predictions of Dask collections take none: predict one partition "
+                    "after the other, model.predict_dist(part, groups=), or call conformalize without groups"
+                )
             # here, because nobody sees the warnings of workers
             check_init_score(self.model.state, None)
             if rho is None:

@@ -172,6 +172,7 @@ class ProbabilisticModel:
         init_score: Any = None,
         device: str | None = None,
         sample_weight: Any = None,
+        groups: Any = None,
     ) -> Any:
         """Return what the booster predicts, bit for bit; with ``return_std=True`` the pair (mean, std).
 
@@ -188,9 +189,13 @@ class ProbabilisticModel:
         sample_weight : column, optional
             Precision of each row: its variance is divided by the weight. Give 4 for the mean of four measurements if
             training and `tune` saw single ones. The mean does not depend on it.
+        groups : column, or tuple of columns, optional
+            Group of each row, if `conformalize` got groups: a column of keys, or several for their combination, as
+            there. The mean does not depend on it. Rows of a group that `conformalize` did not see, or of which it saw
+            too few rows, get the intervals of all rows.
         """
         if return_std:
-            prediction, distribution = self._distributions(X, init_score, device, sample_weight)
+            prediction, distribution = self._distributions(X, init_score, device, sample_weight, groups)
             return in_kind_of(X, prediction), in_kind_of(X, distribution.std())
         rows = self.read_rows(X, init_score, device)
         return in_kind_of(X, predict_mean(self.state, *rows, self.n_jobs))
@@ -205,6 +210,7 @@ class ProbabilisticModel:
         init_score: Any = None,
         dtype: Any = np.float64,
         sample_weight: Any = None,
+        groups: Any = None,
     ) -> Distribution:
         """Return a distribution per row: ``d.mean()``, ``d.std()``, ``d.ppf([.05, .95])``, ``d.rvs(100)``...
 
@@ -227,16 +233,19 @@ class ProbabilisticModel:
         sample_weight : column, optional
             Precision of each row, as in `predict`. Families whose variance follows from the mean, such as "poisson",
             do not depend on it.
+        groups : column, or tuple of columns, optional
+            Group of each row, as in `predict`, if `conformalize` got groups.
         """
         if dtype is not np.float64 and np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
         if not is_stream(X):
-            return self._distributions(X, init_score, device, sample_weight, distribution, rho, dtype)[1]
-        for name, column in (("init_score", init_score), ("sample_weight", sample_weight)):
+            return self._distributions(X, init_score, device, sample_weight, groups, distribution, rho, dtype)[1]
+        for name, column in (("init_score", init_score), ("sample_weight", sample_weight), ("groups", groups)):
             if column is not None:
                 raise TypeError(f"{name} belongs to one table: predict batch by batch, predict_dist(X, {name}=)")
         check_variance_known(self.state)  # before a batch is read
         self.chosen.checked_family(distribution, rho, self.state.support)
+        self.chosen.checked_groups(distribution, None)
         if rho is None:
             check_calibrated(self.chosen, vars(self))
         snapshot = copy.copy(self)  # this model may be tuned
@@ -245,21 +254,34 @@ class ProbabilisticModel:
     def _batches(self, X: Any, device: str | None, *options: Any) -> Iterator[Distribution]:
         for name, rows, _ in unlabelled_stream(X, self.state.columns):
             with naming(name):
-                _, distribution = self._distributions(rows, None, device, None, *options)
+                _, distribution = self._distributions(rows, None, device, None, None, *options)
             yield distribution
 
     def predict_var(
-        self, X: Any, *, init_score: Any = None, device: str | None = None, sample_weight: Any = None
+        self,
+        X: Any,
+        *,
+        init_score: Any = None,
+        device: str | None = None,
+        sample_weight: Any = None,
+        groups: Any = None,
     ) -> Any:
         """Return the (n,) predictive variances; parameters as in `predict`."""
-        return in_kind_of(X, self._distributions(X, init_score, device, sample_weight)[1].var())
+        return in_kind_of(X, self._distributions(X, init_score, device, sample_weight, groups)[1].var())
 
     def predict_quantiles(
-        self, X: Any, q: ArrayLike, *, init_score: Any = None, device: str | None = None, sample_weight: Any = None
+        self,
+        X: Any,
+        q: ArrayLike,
+        *,
+        init_score: Any = None,
+        device: str | None = None,
+        sample_weight: Any = None,
+        groups: Any = None,
     ) -> Any:
         """Return the (n, k) quantiles at k levels `q` in (0, 1); other parameters as in `predict`."""
         levels = np.atleast_1d(check_levels("q", q))
-        return in_kind_of(X, self._distributions(X, init_score, device, sample_weight)[1].ppf(levels))
+        return in_kind_of(X, self._distributions(X, init_score, device, sample_weight, groups)[1].ppf(levels))
 
     def predict_interval(
         self,
@@ -269,10 +291,11 @@ class ProbabilisticModel:
         init_score: Any = None,
         device: str | None = None,
         sample_weight: Any = None,
+        groups: Any = None,
     ) -> Any:
         """Return the (n, 2) ends of the central intervals of this coverage; other parameters as in `predict`."""
         check_level("coverage", coverage)
-        ends = self._distributions(X, init_score, device, sample_weight)[1].interval(coverage)
+        ends = self._distributions(X, init_score, device, sample_weight, groups)[1].interval(coverage)
         return in_kind_of(X, np.stack(ends, axis=1))
 
     def predict_total(
@@ -359,9 +382,10 @@ class ProbabilisticModel:
         init_score: Any = None,
         distribution: str | None = None,
         rho: float | None = None,
+        groups: Any = None,
     ) -> dict[str, NDArray[np.float64]]:
         """Return columns: mean, which is the prediction, std, quantiles such as q05, ends such as lower90, upper90."""
-        return summary(*self._distributions(X, init_score, None, None, distribution, rho), quantiles, intervals)
+        return summary(*self._distributions(X, init_score, None, None, groups, distribution, rho), quantiles, intervals)
 
     def predict_frame(
         self,
@@ -402,6 +426,7 @@ class ProbabilisticModel:
         intervals: ArrayLike = (),
         keep: Sequence[str] = (),
         init_score: str | None = None,
+        groups: str | Sequence[str] | None = None,
         progress: bool = False,
     ) -> int:
         """Write the distributions of rows to a Parquet file, and return how many rows there were.
@@ -421,6 +446,8 @@ class ProbabilisticModel:
             Columns of the tables that are copied, such as a key.
         init_score : str, optional
             The column with the score that each row starts from.
+        groups : str or sequence of str, optional
+            The column, or columns, with the group of each row, if `conformalize` got groups.
         progress : bool
             Show a progress bar.
         """
@@ -429,7 +456,9 @@ class ProbabilisticModel:
 
         if is_csv(str(path)):
             raise ValueError(f"predict_parquet writes Parquet, and {path} is named as CSV: name it .parquet")
-        columns = Columns(quantiles, intervals, tuple(keep), init_score)
+        names = (groups,) if isinstance(groups, str) else tuple(groups or ())
+        self.chosen.checked_groups(None, names or None)
+        columns = Columns(quantiles, intervals, tuple(keep), init_score, names)
         features = self.state.columns
         return write_distributions(self.predict_columns, features, X, path, columns, csv=False, progress=progress)
 
@@ -446,16 +475,19 @@ class ProbabilisticModel:
         init_score: Any,
         device: str | None,
         sample_weight: Any,
+        groups: Any,
         distribution: str | None = None,
         rho: float | None = None,
         dtype: Any = np.float64,
     ) -> tuple[NDArray[Any], Distribution]:
         state = self.state  # once, as another thread may tune meanwhile
         check_variance_known(state)
+        state.chosen.checked_groups(distribution, groups)
         rows = self.read_rows(X, init_score, device)
+        bins = state.chosen.row_bins(distribution, groups, len(rows[0]), vars(self))
         if rho is None:  # a rho of this call is the user's choice
             check_calibrated(state.chosen, vars(self))
-        return predict_distributions(state, *rows, sample_weight, self.n_jobs, distribution, rho, dtype)
+        return predict_distributions(state, *rows, sample_weight, self.n_jobs, distribution, rho, dtype, bins)
 
     def _device(self, device: str | None) -> str:
         return self.device if device is None else check_device(device)
@@ -547,6 +579,7 @@ class ProbabilisticModel:
         X_cal: Any,
         y_cal: Any,
         *,
+        groups: Any = None,
         out_of_fold: Any = None,
         sample_weight: Any = None,
         init_score: Any = None,
@@ -565,14 +598,23 @@ class ProbabilisticModel:
         X_cal, y_cal : table and column
             At least 2 rows that neither training nor `tune` saw, and their labels. With `out_of_fold`, these are the
             rows of training, and `tune` may have seen them.
+        groups : column, tuple of columns, "mean" or "spread", optional
+            Group of each row, such as a shop. The coverage then holds in every group, because its quantiles are those
+            of its own rows (Mondrian conformal prediction). A tuple of columns stands for their combination. Keys are
+            compared as text, and must not be missing. Groups of fewer than 100 rows, and new ones, get the quantiles of
+            all rows, and a warning says so. Predictions then need ``groups=`` as well. "mean" and "spread" stand for
+            bins of the predicted mean or standard deviation: up to 10, of about 100 rows or more each. These the model
+            finds itself. In place of the bins that `tune` may have chosen.
         out_of_fold : column, optional
             Predictions of these rows by models that were trained without them, as in `tune`. The promise is then
             weaker. In practice, intervals hold their level. In theory, methods of this kind promise 1 - 2 a where the
             level is 1 - a, for models that change little if one fold is left out.
         sample_weight : column, optional
             How much each row counts, where a new row counts 1: a weight of 2 is a row that comes twice. If new rows
-            like this one are w times as frequent as in these rows, give w. The promise is then that of weighted
-            conformal prediction: it holds for new rows whose own weight is 1, if the weights are right.
+            like this one are w times as frequent as among these rows, give w. The promise is then that of weighted
+            conformal prediction, if the weights are right: intervals hold at least their coverage for new rows whose
+            own w is at most 1. So for a promise to all new rows, divide the weights by the largest w that a row can
+            have. Scaled to a mean of 1 they are sharper, and hold up to about w / n.
         init_score : column, optional
             Score that each row starts from, as in `predict`.
         device : str, optional
@@ -585,7 +627,7 @@ class ProbabilisticModel:
         _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
         bounds = self.state.bounds(lower, upper, "y_cal", y_cal, default=self.chosen.bounds)
-        chosen = conformalize(self.state, raw, out_of_fold, self._device(device), self.n_jobs, bounds)
+        chosen = conformalize(self.state, raw, groups, out_of_fold, self._device(device), self.n_jobs, bounds)
         self.state = replace(self.state, chosen=chosen)
         return self
 

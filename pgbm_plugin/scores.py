@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .checks import check_level, check_levels
+from .group_coverage import GroupCoverage, coverage_by_group
 from .tables.columns import read_labels, read_weights
+from .tables.keys import read_groups
 
 if TYPE_CHECKING:
     from .distributions import Distribution
@@ -93,22 +95,60 @@ def interval_score(y_true: Any, interval: ArrayLike, coverage: float = 0.9, samp
     return _average(high - low + 2.0 / alpha * miss, sample_weight)
 
 
-def coverage(y_true: Any, interval: ArrayLike, sample_weight: Any = None, *, coverage: float | None = None) -> float:
-    """Return the share of outcomes inside their intervals, ends included.
+@overload
+def coverage(
+    y_true: Any, interval: ArrayLike, sample_weight: Any = ..., *, coverage: float | None = ..., groups: None = ...
+) -> float: ...
+
+
+@overload
+def coverage(
+    y_true: Any,
+    interval: ArrayLike,
+    sample_weight: None = ...,
+    *,
+    coverage: float | None = ...,
+    groups: Any,
+    calibration_rows: int | None = ...,
+) -> GroupCoverage: ...
+
+
+def coverage(
+    y_true: Any,
+    interval: ArrayLike,
+    sample_weight: Any = None,
+    *,
+    coverage: float | None = None,
+    groups: Any = None,
+    calibration_rows: int | None = None,
+) -> float | GroupCoverage:
+    """Return the share of outcomes inside their intervals, ends included; with groups, that in each of them.
 
     Parameters
     ----------
     y_true, sample_weight : array-like of shape (n,)
-        Outcomes, and their weights in the mean. Default of the weights: all equal.
+        Outcomes, and their weights in the mean. Default of the weights: all equal. Groups take no weights.
     interval : array-like of shape (n, 2), or pair of arrays of shape (n,)
         Ends of the intervals: ``model.predict_interval(X)``, or ``interval()`` of a distribution.
     coverage : float, optional
-        Ignored. It is accepted so that `Scorer` can pass the same options as to `interval_score`.
+        Probability that the intervals promise, for the band of `groups`. Default: 0.9, as in `predict_interval`.
+        Ignored without groups, so that `Scorer` can pass the same options as to `interval_score`.
+    groups : column, or tuple of columns, optional
+        Group of each row, such as a shop. A tuple of columns stands for their combination.
+    calibration_rows : int, optional
+        Number of rows behind the intervals of a group, if they are conformal. The bands are then wider, because these
+        rows were drawn by chance, too.
     """
     _refuse_estimator("coverage", y_true)
     low, high = _ends(interval)
     y = read_labels("y_true", y_true, len(low))
-    return _average(((low <= y) & (y <= high)).astype(np.float64), sample_weight)
+    inside = (low <= y) & (y <= high)
+    if groups is None:
+        return _average(inside.astype(np.float64), sample_weight)
+    if sample_weight is not None:
+        raise ValueError("coverage by group takes no sample_weight: the band of chance is that of equal rows")
+    found, level = read_groups("groups", groups, len(y)), check_level("coverage", 0.9 if coverage is None else coverage)
+    return coverage_by_group(found, inside, high - low, level, calibration_rows)
 
 
 def crps_ensemble(y_true: Any, samples: ArrayLike, sample_weight: Any = None) -> float:

@@ -15,7 +15,9 @@ from ..predict.predictions import check_variance_known
 from ..predict.response import Margins
 from ..predict.state import ModelState
 from ..predict.support import Support
+from ..tables.in_memory import in_memory
 from ..tables.labelled import RawRows
+from .groups import check_groups, divide
 from .held_out import read_held_out
 
 # With fewer rows in a bin, quantiles would be too coarse: all rows are then one bin.
@@ -25,6 +27,7 @@ _ROWS_PER_BIN = 100
 def conformalize(
     state: ModelState,
     raw: RawRows,
+    groups: Any,
     out_of_fold: Any,
     device: str,
     n_jobs: int | None,
@@ -32,6 +35,7 @@ def conformalize(
 ) -> Chosen:
     """Return the settings with conformal scores of these rows, see `ProbabilisticModel.conformalize`."""
     check_variance_known(state)
+    check_groups(groups)
     held_out = read_held_out(
         state, "conformalize", raw, "y_cal", 2, device, n_jobs, out_of_fold=out_of_fold, bounds=bounds
     )
@@ -51,6 +55,8 @@ def conformalize(
                 "tune has boosted the variance from these rows, and intervals may be too narrow: call tune again, and "
                 "then conformalize with the same rows and out_of_fold, in the same order"
             )
+    if groups is not None:
+        scores = replace(scores, groups=divide(_here(groups), held_out, std))
     return replace(
         chosen,
         distribution="conformal",
@@ -59,13 +65,17 @@ def conformalize(
         residual_weight=held_out.weight,
         conformal=scores,
         around=chosen.around if chosen.distribution == "conformal" else chosen.distribution,
-        residual_bin=None if edges is None else _bins(chosen, edges, held_out.margins, std),
+        residual_bin=None if edges is None or groups is not None else _bins(chosen, edges, held_out.margins, std),
         bin_edges=edges,
         bounds=bounds,
         correlation=None,  # of the distributions before
         observed=None,
         support=None,  # what `tune` found may not hold for all labels, and the coverage must
     )
+
+
+def _here(groups: Any) -> Any:
+    return tuple(map(in_memory, groups)) if isinstance(groups, tuple) else in_memory(groups)
 
 
 def _bins(chosen: Chosen, edges: AnyArray, margins: Margins, std: AnyArray) -> AnyArray | None:

@@ -45,6 +45,7 @@ def correlate(
     if not isinstance(levels, Mapping):
         raise TypeError(f"levels must be a dict such as {{'day': day, 'shop': shop}}, not {type(levels).__name__}")
     check_names(levels)
+    _check_no_groups(state)
     held_out = read_held_out(state, "correlate", raw, "y_val", _MIN_ROWS, device, n_jobs, out_of_fold=out_of_fold)
     names, groups = tuple(levels), read_levels(levels, held_out.used)
     chosen, y = state.chosen, held_out.y
@@ -62,6 +63,15 @@ def correlate(
         calibration=chosen.calibration,
         distribution=chosen.distribution,
     )
+
+
+def _check_no_groups(state: ModelState) -> None:
+    """Refuse distributions that depend on groups of conformalize, which totals and joint samples are not told."""
+    if state.chosen.needs_groups:
+        raise ValueError(
+            f"conformalize got groups=, and correlate, predict_total and sample know no groups: first set "
+            f"model.distribution = {state.chosen.around!r}, or call conformalize without groups"
+        )
 
 
 def measure(

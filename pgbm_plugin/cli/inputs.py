@@ -51,6 +51,14 @@ def load_model(args: Namespace) -> ProbabilisticModel:
     return model
 
 
+def check_groups(model: ProbabilisticModel, groups: Sequence[str]) -> None:
+    """Refuse predictions without groups, of a model whose intervals depend on them."""
+    if model.chosen.needs_groups and not groups:
+        raise ValueError(
+            "intervals of this model depend on the group of a row: name the same columns as in tune, --groups COL,COL"
+        )
+
+
 def check_output(output: str, inputs: Sequence[str], suffixes: Sequence[str] = ()) -> None:
     """Refuse an output that cannot be written, has another suffix, or is also an input."""
     from ..writing import check_place
@@ -95,3 +103,19 @@ def read_rows_and_keys(
     numbers = [name for name in names if name is not None]
     X, columns = open_files(find_files(data), features, numbers, keys).table(batch_rows(features))
     return RawRows(X, *(None if name is None else columns[name] for name in names)), columns
+
+
+def keys_of(table: Any, columns: Sequence[str]) -> Any:
+    """Return keys of rows from an Arrow table: a column, a tuple of columns for their combination, or None for none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys = []
+    for name in columns:
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = pc.if_else(pc.equal(column, ""), None, column)  # an empty field of a CSV file is a missing key
+        keys.append(column)
+    return tuple(keys) if len(keys) > 1 else keys[0] if keys else None

@@ -13,6 +13,7 @@ from .options import PROGRAM, new_command
 
 if TYPE_CHECKING:
     from ..model import ProbabilisticModel
+    from ..predict.chosen import Chosen
     from ..trees.forest import Features, Forest
     from ..trees.training_spec import TrainingSpec
 
@@ -76,7 +77,7 @@ def _categories(features: Features) -> list[dict[str, Any]]:
 
 def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
     chosen = model.chosen
-    scores, joint = chosen.conformal, chosen.correlation
+    joint = chosen.correlation
     return {
         "rows": model.moments.rows,
         "mean": model.mean,
@@ -89,11 +90,19 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "tuned": chosen.tuned,
         "calibration": vars(model.calibration),
         "calibration_effect": model.state.describe_calibration(),
-        "conformal": None if scores is None else {"rows": scores.rows, "family": chosen.around},
+        "conformal": _conformal_facts(chosen),
         "correlation": None if joint is None else dict(zip(joint.levels, joint.r, strict=True)),
         "certificate": vars(model.certificate),
         "surroundings": model.state.surroundings.described or None,
     }
+
+
+def _conformal_facts(chosen: Chosen) -> dict[str, Any] | None:
+    if chosen.conformal is None:
+        return None
+    groups = chosen.conformal.groups
+    facts = {"rows": chosen.conformal.rows, "family": chosen.around}
+    return facts | {"groups": groups and {"by": groups.by, "keys": groups.keys, "described": str(groups)}}
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
@@ -119,6 +128,7 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
     conformal, surroundings, joint = facts["conformal"], facts["surroundings"], facts["correlation"] or {}
     left_out = [("left out", surroundings)] if surroundings else []
+    grouped = f" {conformal['groups']['described']}" if conformal and conformal["groups"] else ""
     source = "boosted" if facts["boosted"] else "pgbm" if facts["recursion"] else "none yet"
     return [
         *left_out,
@@ -128,7 +138,7 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("rho", f"{facts['rho']:.4g} (default {facts['default_rho']:.4g})"),
         ("distribution", f"{facts['distribution']}, {'tuned' if facts['tuned'] else 'untuned'}"),
         ("calibration", facts["calibration_effect"]),
-        ("conformal", f"{conformal['rows']} rows around {conformal['family']}" if conformal else "no"),
+        ("conformal", f"{conformal['rows']} rows{grouped} around {conformal['family']}" if conformal else "no"),
         ("correlation", ", ".join(f"{name} {r:.4g}" for name, r in joint.items()) or "not measured"),
         ("certificate", str(Certificate(**facts["certificate"]))),
     ]

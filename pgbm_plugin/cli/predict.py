@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from .inputs import check_output, load_model
+from .inputs import check_groups, check_output, load_model
 from .options import PROGRAM, add_common, intervals, level_columns, names, new_command, quantiles, shows_progress
 from .totals import total_table
 
@@ -50,6 +50,9 @@ def add(commands: Any) -> None:
         metavar="COL,NAME=COL+COL",
         help="columns of each level that tune --levels measured",
     )
+    command.add_argument(
+        "--groups", type=names, default=[], metavar="COL,COL", help="columns of the groups, if tune got --groups"
+    )
     command.add_argument("--init-score", metavar="COL", help="column of init scores, if training had any")
     add_common(command, "file to write, .parquet or .csv; - writes CSV to the standard output")
 
@@ -65,7 +68,8 @@ def run(args: Namespace) -> None:
     levels = args.quantiles
     if levels is None:
         levels = () if args.interval else _QUANTILES
-    columns = Columns(levels, args.interval, tuple(args.total_by or args.keep), args.init_score)
+    keep = tuple(args.total_by or args.keep)
+    columns = Columns(levels, args.interval, keep, args.init_score, tuple(args.groups))
     paths = find_files(args.data)
     to_stdout = args.output == "-"
     if to_stdout and sys.stdout is None:
@@ -73,6 +77,7 @@ def run(args: Namespace) -> None:
     if not to_stdout:
         check_output(args.output, [args.model, *paths], (".parquet", ".csv"))
     model = load_model(args)
+    check_groups(model, args.groups)
     target, csv = sys.stdout.buffer if to_stdout else args.output, to_stdout or args.output.lower().endswith(".csv")
     if args.total_by:
         written = write_tables([total_table(args, model, paths, columns)], target, csv=csv)

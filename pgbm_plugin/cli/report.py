@@ -6,8 +6,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from .inputs import check_output, load_model, named, read_labelled
-from .options import PROGRAM, add_common, new_command
+from .inputs import check_groups, check_output, keys_of, load_model, named, read_rows_and_keys
+from .options import PROGRAM, add_common, names, new_command
 
 _ABOUT = f"""\
 Write an HTML page that shows how well the distributions fit rows that neither training nor tuning saw.
@@ -24,6 +24,13 @@ def add(commands: Any) -> None:
     command.add_argument("data", nargs="+", metavar="DATA", help="test rows: Parquet or CSV files, or patterns")
     command.add_argument("--label", required=True, metavar="COL", help="column of labels")
     command.add_argument("--init-score", metavar="COL", help="column of init scores, if training had any")
+    command.add_argument(
+        "--groups",
+        type=names,
+        default=[],
+        metavar="COL,COL",
+        help="columns of the group of each row, such as a shop, for a section on the coverage in every group",
+    )
     command.add_argument("--title", help="title of the page (default: name of the model file)")
     add_common(command, "page to write, such as report.html")
 
@@ -35,11 +42,14 @@ def run(args: Namespace) -> None:
     paths = find_files(args.data)
     check_output(args.output, [args.model, *paths], (".html", ".htm"))
     model = load_model(args)
+    check_groups(model, args.groups)
     from ..report import report
 
-    rows = read_labelled(paths, model.forest.features, args.label, None, args.init_score)
+    columns = model.forest.features, args.label, None, args.init_score, args.groups
+    rows, table = read_rows_and_keys(paths, *columns)
+    groups = keys_of(table, args.groups)
     title = Path(args.model).name if args.title is None else args.title
     with naming(named(paths)):
-        report(model, rows.X, rows.y, init_score=rows.init_score, title=title, path=args.output)
+        report(model, rows.X, rows.y, init_score=rows.init_score, groups=groups, title=title, path=args.output)
     if not args.quiet:
         print(f"{len(rows.X)} rows -> {args.output}")

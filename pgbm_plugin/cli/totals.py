@@ -8,28 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .inputs import named, read_rows_and_keys
+from .inputs import keys_of, named, read_rows_and_keys
 from .options import PROGRAM
 
 if TYPE_CHECKING:
     from ..model import ProbabilisticModel
     from ..streams.predictions import Columns
-
-
-def keys_of(table: Any, columns: Sequence[str]) -> Any:
-    """Return a column of keys of an Arrow table, or a tuple of columns for their combination."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    keys = []
-    for name in columns:
-        column = table[name]
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            column = pc.if_else(pc.equal(column, ""), None, column)  # an empty field of a CSV file is a missing key
-        keys.append(column)
-    return keys[0] if len(keys) == 1 else tuple(keys)
 
 
 def total_table(args: Namespace, model: ProbabilisticModel, paths: Sequence[str], columns: Columns) -> Any:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .inputs import check_output, load_model, named, read_labelled, read_rows_and_keys
-from .options import PROGRAM, add_common, families, level_columns, new_command, shows_progress
-from .totals import keys_of
+from .inputs import check_output, keys_of, load_model, named, read_rows_and_keys
+from .options import PROGRAM, add_common, families, level_columns, names, new_command, shows_progress
 
 _ABOUT = f"""\
 Choose family, correlation and calibration by their score on rows that training did not see.
@@ -18,6 +17,7 @@ Prints a table of the families and their scores.
 examples:
   {PROGRAM} tune model.pgbm --data val.parquet --label y
   {PROGRAM} tune model.pgbm --data val.csv --label y --conformal cal.csv -o tuned.pgbm
+  {PROGRAM} tune model.pgbm --data val.csv --label y --conformal cal.csv --groups shop
   {PROGRAM} tune model.pgbm --data val.csv --label y --score nll --distributions 'normal,studentt(df=5)'
   {PROGRAM} tune model.pgbm --data val.csv --label y --levels day,shop=day+shop    # for predict --total-by
 
@@ -51,6 +51,14 @@ def add(commands: Any) -> None:
         metavar="COL,NAME=COL+COL",
         help="measure how much rows that share the key in a column, or in several, err together, for totals",
     )
+    command.add_argument(
+        "--groups",
+        type=names,
+        default=[],
+        metavar="COL,COL",
+        help="columns of the group of each row of --conformal, such as a shop: intervals then hold in every group, and "
+        "predict needs --groups, too",
+    )
     add_common(command, "file for the tuned model (default: replace MODEL)", required=False)
 
 
@@ -61,6 +69,8 @@ def run(args: Namespace) -> None:
     from ..streams.files import find_files
 
     paths, conformal = find_files(args.data), find_files(args.conformal or [])
+    if args.groups and not args.conformal:
+        args.usage_error("--groups needs --conformal, whose rows they divide")
     output = args.model if args.output is None else args.output
     check_output(output, [*paths, *conformal])
     checked_families(args.distributions)
@@ -71,7 +81,10 @@ def run(args: Namespace) -> None:
     levels = {name: keys_of(table, level) for name, level in (args.levels or {}).items()}
     with naming(named(paths)):
         read_levels(levels, np.ones(len(rows.X), bool))  # refused before tune spends its time
-    further = read_labelled(conformal, features, args.label, None, args.init_score) if conformal else None
+    further, groups = None, None
+    if conformal:
+        further, table = read_rows_and_keys(conformal, features, args.label, None, args.init_score, args.groups)
+        groups = keys_of(table, args.groups)
     with naming(named(paths)):
         result = model.tune(
             rows.X,
@@ -85,7 +98,7 @@ def run(args: Namespace) -> None:
         )
     if further is not None:
         with naming(named(conformal)):
-            model.conformalize(further.X, further.y, init_score=further.init_score)
+            model.conformalize(further.X, further.y, init_score=further.init_score, groups=groups)
     if levels:
         with naming(named(paths)):
             model.correlate(rows.X, rows.y, levels, sample_weight=rows.sample_weight, init_score=rows.init_score)

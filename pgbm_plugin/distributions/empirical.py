@@ -36,6 +36,8 @@ class Empirical(Distribution):
         Positive weights of the residuals, to which their probabilities are proportional. Default: all are equal.
     residual_bin : array-like of shape (m,), optional
         Bin of each residual: 0, 1, ... without a gap. Default: one bin, and no parameter ``bin``.
+    observed : int, optional
+        Number of rows that the residuals are of, if some are in several bins. Default: m.
     lower, upper : float, optional
         Smallest and largest possible outcome; outcomes beyond become these. Default: no bounds.
     point : array-like of shape (n,), optional
@@ -55,6 +57,7 @@ class Empirical(Distribution):
         residuals: ArrayLike,
         weights: ArrayLike | None = None,
         residual_bin: ArrayLike | None = None,
+        observed: int | None = None,
         lower: float = -np.inf,
         upper: float = np.inf,
         point: ArrayLike | None = None,
@@ -65,11 +68,13 @@ class Empirical(Distribution):
         if residuals.ndim != 1 or len(residuals) < 2 or not np.all(np.isfinite(residuals)):
             raise ValueError(f"{self.name} needs at least two finite residuals")
         bins = np.zeros(len(residuals), np.int64) if residual_bin is None else np.asarray(residual_bin)
-        if bins.shape != residuals.shape or bins.dtype.kind not in "iu" or np.any(bins < 0) or bins.max() > MAX_BINS:
-            raise ValueError(f"{self.name} needs a bin for each residual, a whole number from 0 to {MAX_BINS}")
-        count = np.bincount(bins)
+        if bins.shape != residuals.shape or bins.dtype.kind not in "iu" or np.any(bins < 0):
+            raise ValueError(f"{self.name} needs a bin for each residual, a whole number from 0")
+        # a larger number would need more bins than there are residuals
+        count = np.bincount(np.minimum(bins.astype(np.intp), len(bins)))
         if not np.all(count):
             raise ValueError(f"{self.name} needs residuals in every bin, and bin {int(np.argmin(count))} has none")
+        self.observed = len(residuals) if observed is None else observed
         if (residual_bin is not None) != ("bin" in params):
             raise ValueError(f"{self.name} needs bins of the residuals and of the rows (bin=), or neither")
         if "bin" in params and not np.all((self._params["bin"] >= 0) & (self._params["bin"] < len(count))):
@@ -167,8 +172,14 @@ class Empirical(Distribution):
         return np.where(x < self.lower, 0.0, np.where(x >= self.upper, 1.0, share))
 
     def _ppf(self, q: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
-        table = np.stack([self._residual_quantiles(q, *part) for part in self._parts()])
-        return self._outcome(table[0 if bin is None else bin.ravel().astype(np.intp)], loc, scale)
+        parts = self._parts()
+        if bin is None:
+            return self._outcome(self._residual_quantiles(q, *parts[0]), loc, scale)
+        place = bin.ravel().astype(np.intp)
+        table = np.empty((len(parts), *q.shape))
+        for k in np.flatnonzero(np.bincount(place)):
+            table[k] = self._residual_quantiles(q, *parts[k])
+        return self._outcome(table[place], loc, scale)
 
     def _from_uniform(self, u: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
         residual, parts = np.empty(u.shape), self._parts()
@@ -257,25 +268,25 @@ class Empirical(Distribution):
         return self._start[k] + k, self._start[k + 1] + k
 
     def _rows_by_bin(self, bin: Array | None) -> Iterator[tuple[int, Any]]:
-        """Yield each bin that has rows, and which rows these are."""
+        """Yield each bin that has rows, and which of the (n,) rows these are."""
         if bin is None:
             yield 0, ...
             return
-        for k in range(len(self._start) - 1):
-            rows = bin == k
-            if rows.any():
-                yield k, rows
+        order = np.argsort(bin, kind="stable")
+        ends = np.searchsorted(bin[order], np.arange(len(self._start)))
+        for k in np.flatnonzero(np.diff(ends)).tolist():
+            yield k, order[ends[k] : ends[k + 1]]
 
     def _rank(self, z: Array, bin: Array | None, side: str = "right") -> Any:
         """Return the rank of the last residual <= z in each row's bin; side="left": < z."""
         z = np.asarray(z)
         if bin is not None:
             z, bin = np.broadcast_arrays(z, bin)
-        rank = np.empty(z.shape, np.intp)
-        for k, rows in self._rows_by_bin(bin):
+        rank, flat = np.empty(z.size, np.intp), z.ravel()
+        for k, rows in self._rows_by_bin(None if bin is None else bin.ravel()):
             part = self.residuals[self._start[k] : self._start[k + 1]]
-            rank[rows] = np.searchsorted(part, z[rows], side) + self._start[k] + k  # type: ignore[call-overload]
-        return rank
+            rank[rows] = np.searchsorted(part, flat[rows], side) + self._start[k] + k  # type: ignore[call-overload]
+        return rank.reshape(z.shape)
 
     def _outcome(self, residual: Array, loc: Array, scale: Array) -> Array:
         """Return the outcome of a residual, within the bounds."""

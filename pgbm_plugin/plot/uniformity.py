@@ -66,7 +66,7 @@ def randomised_pit(dist: Distribution, y: Any, random_state: Any = 0) -> Pit:
     if not isinstance(dist, Empirical):
         return Pit(below + within * (at_most - below), None)
     m = dist.sample_size()
-    return Pit((m * below + within * (m * (at_most - below) + 1.0)) / (m + 1.0), len(dist.residuals))
+    return Pit((m * below + within * (m * (at_most - below) + 1.0)) / (m + 1.0), dist.observed)
 
 
 def pit_histogram(pit: Pit, bins: int = 20, confidence: float = 0.95) -> Shares:

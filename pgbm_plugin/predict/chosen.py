@@ -11,6 +11,8 @@ import numpy as np
 
 from ..arrays import AnyArray, Array
 from ..checks import check_rho
+from ..tables.keys import Codes
+from .conformal_groups import ConformalGroups
 from .correlation import Correlation
 from .log_scale import LogScale
 from .observed import Observed
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConformalScores:
-    """Settings that the residuals of the calibration rows were computed with, and the only ones they are valid for."""
+    """Settings that the residuals of the calibration rows were computed with, and the only ones they are valid for.
+
+    With `groups`, each group of rows has quantiles of its own, in place of the bins of `tune`.
+    """
 
     rows: int
     rho: float
     calibration: Calibration
+    groups: ConformalGroups | None = None
 
 
 @dataclass(frozen=True)
@@ -165,11 +171,50 @@ class Chosen:
             raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
         limits = self.limits(name)
         bounds = {} if limits is None else {"lower": max(limits.lower, support), "upper": limits.upper}
+        if issubclass(cls, Conformal) and self.conformal is not None and self.conformal.groups is not None:
+            samples = {**self._in_groups, "lower": support, **bounds}
+            return rho, cls, samples if self.observed is None else samples | {"residuals": self._adapted_in_groups}
         bins = self._bins(cls, options)
         samples = {**(self._in_bins if bins else self._in_one_bin), "lower": support, **bounds}
         if self.observed is not None and issubclass(cls, Conformal):
             samples["residuals"] = self._adapted_in_bins if bins else self._adapted_in_one_bin
         return rho, cls, samples | bins
+
+    @property
+    def needs_groups(self) -> bool:
+        """Return whether predictions need the group of each row, because `conformalize` got groups of keys."""
+        groups = self.conformal.groups if self.distribution == "conformal" and self.conformal is not None else None
+        return groups is not None and groups.by == "key"
+
+    def row_bins(self, name: str | None, values: Any, n: int, told: dict[str, Any]) -> Codes | None:
+        """Return the bins of n rows to predict, which have these keys; None if the family has no groups of keys.
+
+        A `name` of None stands for the chosen family. `told` is what `ConformalGroups.bins_of_keys` wants.
+        """
+        groups = self.checked_groups(name, values)
+        return None if groups is None else groups.bins_of_keys(values, n, told)
+
+    def checked_groups(self, name: str | None, values: Any) -> ConformalGroups | None:
+        """Return the groups of keys that predictions need, or None; refuse keys that are missing or of no use."""
+        is_conformal = (self.distribution if name is None else name) == "conformal"
+        groups = self.conformal.groups if is_conformal and self.conformal is not None else None
+        keyed = groups is not None and groups.by == "key"
+        if keyed and values is None:
+            raise ValueError(
+                "conformalize got groups=, so that intervals depend on the group: give the group of each row, groups=, "
+                "or call model.conformalize again without groups"
+            )
+        if keyed or values is None:
+            return groups if keyed else None
+        if groups is not None:
+            raise ValueError(f"the groups of conformalize are bins of the predicted {groups.by}: leave groups= out")
+        if is_conformal:
+            raise ValueError(
+                "conformalize got no groups: call model.conformalize(X_cal, y_cal, groups=) first, or leave groups= out"
+            )
+        raise ValueError(
+            f"groups= belongs to conformalize, and {name or self.distribution} has no groups: leave it out"
+        )
 
     def checked_correlation(self) -> Correlation:
         """Return how much rows err together; refuse if it was not measured, or with other settings."""
@@ -244,10 +289,30 @@ class Chosen:
     def _adapted_in_bins(self) -> Array:
         return self._adapted(self._in_bins["residuals"])
 
+    @cached_property
+    def _adapted_in_groups(self) -> Array:
+        return self._adapted(self._in_groups["residuals"])
+
+    @cached_property
+    def _in_groups(self) -> dict[str, Any]:
+        """Return the residuals in order within their groups; rows to predict whose group is a key get their bins."""
+        assert self.residuals is not None
+        assert self.conformal is not None
+        assert self.conformal.groups is not None
+        groups = self.conformal.groups
+        place, bins = groups.bins_of_residuals()
+        order = np.lexsort((self.residuals[place], bins))
+        place, bins = place[order], bins[order]
+        weights = None if self.residual_weight is None else self.residual_weight[place]
+        of_mean = {} if groups.edges is None else {"by": groups.by, "bins": len(groups.own), "edges": groups.edges}
+        found = {"residuals": self.residuals[place], "weights": weights, "residual_bin": bins}
+        return {**found, "observed": len(self.residuals), **of_mean}
+
     def __str__(self) -> str:
         text = f"{_in_words(*self._family)}, {'tuned,' if self.tuned else 'untuned'}"
         if self.distribution == "conformal" and self.conformal is not None:
-            text = f"conformal on {self.conformal.rows} rows around {self.around},"
+            groups = "" if self.conformal.groups is None else f" {self.conformal.groups}"
+            text = f"conformal on {self.conformal.rows} rows{groups} around {self.around},"
             if self.observed is not None:
                 text = f"{text} adapted to {self.observed.rows} rows observed,"
         text = text.rstrip(",") if self.scale is None else f"{text} boosted variance"

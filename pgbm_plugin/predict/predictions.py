@@ -14,6 +14,7 @@ from ..checks import interval_names, level_names
 from ..errors import UntunedWarning, warn
 from ..tables.columns import read_column
 from ..tables.cuda_rows import read_rows_for
+from ..tables.keys import Codes
 from ..tables.rows import Rows
 from .chosen import Chosen
 from .log_scale import LogScale
@@ -73,13 +74,17 @@ def predict_distributions(
     distribution: str | None = None,
     rho: float | None = None,
     dtype: Any = np.float64,
+    bins: Codes | None = None,
 ) -> tuple[AnyArray, Distribution]:
     """Return the (n,) predictions with the booster's bits, and the distributions around them.
 
-    `sample_weight` is None, or a column that the calibrated variances are divided by.
+    `sample_weight` is None, or a column that the calibrated variances are divided by. `bins` are those of
+    `Chosen.row_bins`.
     """
     chosen: Chosen = state.chosen
     rho, family, options = chosen.checked_family(distribution, rho, state.support)
+    if bins is not None:
+        options["bin"] = bins
     precision = _read_precision(sample_weight, len(rows))
     if precision is not None and family.name == "conformal":
         warn("conformalize assumed rows of precision 1: with sample_weight, the coverage is not guaranteed")

@@ -24,6 +24,7 @@ def report(
     title: str | None = None,
     tuning: TuneResult | None = None,
     init_score: Any = None,
+    groups: Any = None,
     path: str | os.PathLike[str] | None = None,
 ) -> str:
     """Return a page of HTML with scores, coverage and plots of a model, each explained in a sentence.
@@ -45,6 +46,10 @@ def report(
         Result of ``model.tune``, to show what it chose.
     init_score : array-like of shape (n,), optional
         Init scores of the rows, for a model that was trained with init scores.
+    groups : column, tuple of columns, "mean" or "spread", optional
+        Group of each row, such as a shop, for a section on the coverage in every group. A tuple of columns stands for
+        their combination; "mean" and "spread" stand for tenths of the predicted mean or standard deviation. If
+        `conformalize` got groups, give the same columns.
     path : str or path, optional
         File to write the page to, in addition to returning it.
 
@@ -60,10 +65,11 @@ def report(
     check_matplotlib()
     if path is not None:
         check_place(path)
-    f = assess(model, X, y, init_score)
+    f = assess(model, X, y, init_score, groups)
     main = [
         sections.scores(f),
         sections.calibration(f),
+        *([] if f.groups is None else [sections.groups(f.groups)]),
         sections.rows(f),
         sections.features(model, f),
         sections.trees(model, f, tuning),

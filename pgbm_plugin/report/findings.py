@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Array
+from ..arrays import AnyArray, Array
+from ..calibration.groups import check_groups
 from ..calibration.held_out import are_wrapped_rows, check_centred
-from ..distributions import Distribution, Normal
+from ..distributions import Distribution, Empirical, Normal
+from ..distributions.empirical import bin_of
+from ..group_coverage import GroupCoverage, coverage_by_group
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
 from ..predict.chosen import hash_labels
 from ..tables.columns import read_labels
+from ..tables.keys import Groups, read_groups
 from ..tables.rows import Rows, some_rows
 
 if TYPE_CHECKING:
@@ -29,6 +34,7 @@ EXPLAINED, FEWEST_EXPLAINED, MOST_EXPLAINED = 5_000_000, 20, 500
 
 # Levels of the intervals in the table. They are among `LEVELS`.
 COVERAGES = (0.5, 0.8, 0.9, 0.95)
+_LEVEL_OF_GROUPS = 0.9
 
 
 @dataclass(frozen=True)
@@ -93,22 +99,32 @@ class Findings:
     growth: Growth | None  # None for a boosted scale, which does not grow with the trees
     features: Array | None  # (features,) mean absolute part of each feature in the variance; None if not computed
     explained: int  # number of rows behind `features`
+    groups: GroupCoverage | None  # coverage of 90 % intervals by group; None without groups
     seen: str  # "wrap" or "tune" if that step saw these rows, else ""
     off_centre: str  # warning that outcomes and predictions differ as if their units did, else ""
 
 
-def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findings:
+def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any, groups: Any = None) -> Findings:
     """Score the model on the rows, or on a random `MAX_ROWS` of them if there are more."""
+    check_groups(groups)
+    keys = None if isinstance(groups, str) else groups
+    if model.chosen.needs_groups:
+        model.chosen.checked_groups(None, keys)
     rows, start = model.read_rows(X, init_score, "cpu")
     outcome = read_labels("y", y, len(rows))
+    found = None if keys is None else read_groups("groups", keys, len(rows))
     if len(rows) < 2:
         raise ValueError(f"a report needs at least 2 rows, not {len(rows)}")
     rows_passed, seen, index = len(rows), _seen(model, rows, outcome), some_rows(len(rows), MAX_ROWS)
     if len(index) < rows_passed:
         rows, outcome = rows.sample(index), outcome[index]
         start = None if start is None else start[index]
+        found = None if found is None else found.take(index)
+    keys = found.keys[found.code] if found is not None and model.chosen.needs_groups else None
     prediction = model.predict(rows, init_score=start).astype(np.float64)
-    dist = model.predict_dist(rows, init_score=start)
+    dist = model.predict_dist(rows, init_score=start, groups=keys)
+    if isinstance(groups, str):
+        found = _tenths(prediction if groups == "mean" else dist.std())
     residual = outcome - prediction
     square = Mean.of(residual**2)
     sd = float(np.sqrt(square.value))
@@ -138,6 +154,7 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any) -> Findin
         growth=growth,
         features=features,
         explained=explained,
+        groups=None if found is None else _by_group(dist, outcome, found),
         seen=seen,
         # otherwise `predict_dist` has warned of a missing init_score
         off_centre="" if start is None and model.spec.own_starts else check_centred("report", outcome, prediction),
@@ -195,6 +212,32 @@ def _intervals(
         )
         for k, level in enumerate(COVERAGES)
     ), shares
+
+
+def _by_group(dist: Distribution, y: Array, groups: Groups) -> GroupCoverage:
+    """Return the coverage of 90 % intervals in each group."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the page shows which intervals are infinite
+        low, high = dist.interval(_LEVEL_OF_GROUPS)
+    rows = np.bincount(groups.code)
+
+    def mean(values: AnyArray) -> Array:
+        return np.asarray(np.bincount(groups.code, values) / rows, np.float64)
+
+    expected = mean(dist.cdf(high) - dist.cdf(np.nextafter(low, -np.inf))) if dist.has_mass else None
+    behind = np.rint(mean(dist.sample_size())) if isinstance(dist, Empirical) else None
+    return coverage_by_group(groups, (low <= y) & (y <= high), high - low, _LEVEL_OF_GROUPS, behind, expected)
+
+
+def _tenths(values: Array) -> Groups:
+    """Return groups of rows with similar values: tenths, or fewer if many values are equal."""
+    edges = np.unique(np.quantile(values, np.arange(1, 10) / 10.0))
+    ends = [f"{edge:.4g}" for edge in edges]
+    keys = [f"up to {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"above {ends[-1]}"]
+    bins = bin_of(edges, values)
+    used, code = np.unique(bins, return_inverse=True)
+    # edges that differ may look alike
+    return Groups(code, np.array([f"{keys[k]} ({k + 1})" if keys.count(keys[k]) > 1 else keys[k] for k in used]))
 
 
 def _held(y: Array, low: Array, high: Array) -> float:

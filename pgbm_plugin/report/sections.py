@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import plot
+from ..group_coverage import GroupCoverage, shown_key
 from ..plot.calibration_plots import draw_coverages, draw_pit
 from ..plot.model_plots import draw_growth
 from . import words
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # Numbers of rows in the fan chart, of rows in the table of least certain rows, and of features in the list.
 _FAN, _LEAST_SURE, _FEATURES = 100, 10, 12
+# The most groups of rows in the table.
+_GROUPS = 30
 
 
 def header(f: Findings) -> str:
@@ -113,6 +116,33 @@ def calibration(f: Findings) -> str:
             "The bands allow for chance: a calibrated model stays completely inside each of them 19 times out of 20. "
             "This holds if rows are independent of each other. Rows that follow one another in time often are not, and "
             "then the bands are too narrow.",
+            "note",
+        ),
+    )
+
+
+def groups(found: GroupCoverage) -> str:
+    """Return the coverage and width of intervals by group, the worst first."""
+    lines = [
+        [
+            shown_key(found.groups[k]),
+            f"{found.rows[k]:,}",
+            percent(found.cover[k]),
+            f"{percent(found.low[k])} to {percent(found.high[k])}",
+            number(found.width[k]),
+        ]
+        for k in range(min(len(found), _GROUPS))
+    ]
+    head = ["group, the worst first", "rows", "held", "calibrated models hold", "mean width"]
+    return section(
+        "groups",
+        "Do intervals hold in every group?",
+        paragraph(words.on_groups(found)),
+        table(head, lines, "Coverage by group"),
+        paragraph(f"{len(found) - _GROUPS} more groups are not shown." if len(found) > _GROUPS else ""),
+        paragraph(
+            "The bands allow for chance: if intervals are right in every group, all groups stay inside their bands 19 "
+            "times out of 20. The first group is the one that would least likely hold so few by chance.",
             "note",
         ),
     )
@@ -221,7 +251,7 @@ def about(model: ProbabilisticModel) -> str:
         ("calibration", "none" if identity else model.state.describe_calibration()),
         (
             "conformal",
-            "no" if conformal is None else f"on {conformal.rows:,} rows, around {model.chosen.around}",
+            "no" if conformal is None else words.on_conformal(conformal, model.chosen.around),
         ),
         ("certificate", str(certificate)),
     ]

@@ -8,7 +8,9 @@ import numpy as np
 
 from ..calibration.tune_result import TuneResult
 from ..distributions import Discrete, Poisson, Snapped
+from ..group_coverage import GroupCoverage, shown_key
 from ..plot.growth import Growth
+from ..predict.chosen import ConformalScores
 from .findings import Findings, Mean
 
 # A difference is called clear if it is more than this many standard errors.
@@ -97,6 +99,32 @@ def on_intervals(f: Findings) -> str:
     if ninety.low <= ninety.held <= ninety.high:
         return f"Intervals are {slightly}{fault}, but not at every level: {most}, while {held} ({band})."
     return f"Intervals are {slightly}{fault}: {held} ({band}). The largest deviation: {most}."
+
+
+def on_groups(found: GroupCoverage) -> str:
+    """Say in which groups intervals hold fewer or more outcomes than chance allows."""
+    outside, level = found.outside(), f"{100.0 * found.level:g} % intervals"
+    few, many = np.flatnonzero(outside < 0), int(np.sum(outside > 0))
+    if not len(few) and not many:
+        return f"In all {len(found)} groups, {level} hold as many outcomes as they should, as far as the rows can tell."
+    parts = []
+    if len(few):
+        k = few[0]
+        parts.append(
+            f"{level} hold too few outcomes in {len(few)} of {len(found)} groups, first of all in "
+            f"{shown_key(found.groups[k])}: {percent(found.cover[k])} of {found.rows[k]:,} outcomes, where chance "
+            f"alone allows {percent(found.low[k])} or more. If these groups matter, call conformalize with groups"
+        )
+    if many:
+        parts.append(
+            f"{'intervals' if len(few) else level} hold more than they should in {many} of {len(found)} groups"
+        )
+    return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
+
+
+def on_conformal(scores: ConformalScores, around: str) -> str:
+    """Say which rows conformal intervals come from."""
+    return f"on {scores.rows:,} rows{'' if scores.groups is None else f' {scores.groups}'}, around {around}"
 
 
 def on_whole_numbers(f: Findings) -> str:

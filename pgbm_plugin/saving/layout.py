@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..boosters import booster_named
 from ..leaves.certificate import Status
 from ..leaves.moments import LeafMoments
+from ..predict.conformal_groups import By
 from ..predict.power_map import MAX_B
 from ..trees.objectives import IDENTITY, LOG, SIGNED_SQRT
 from .container import DTYPES
@@ -66,6 +67,11 @@ def _number(value: Any) -> float:
 
 
 _real = _kind(math.isfinite, "not finite", _number)
+_key = _kind(
+    lambda value: type(value) is str or (type(value) is tuple and all(type(part) is str for part in value)),
+    "and a key is a string, or a list of strings",
+    lambda value: tuple(value) if type(value) is list else value,
+)
 _share = _kind(lambda number: 0.0 <= number <= MAX_B, f"not between 0 and {MAX_B:g}", _real)
 _positive = _kind(lambda number: number > 0, "not positive", _real)
 _not_negative = _kind(lambda number: number >= 0, "negative", _real)
@@ -162,6 +168,9 @@ ARRAYS = {
     "settings.bin_edges": StoredArray("F64", "edges of bins", rule="finite", optional=True),
     "observed.residuals": StoredArray("F64", "observed residuals", rule="finite", optional=True),
     "observed.inside": StoredArray("U8", "observed rows in the window", optional=True),
+    "groups.code": StoredArray("I32", "residuals", optional=True),
+    "groups.own": StoredArray("BOOL", "groups", optional=True),
+    "groups.edges": StoredArray("F64", "edges of groups", rule="finite", optional=True),
     "support.values": StoredArray("F64", "values of labels", rule="finite", optional=True),
 }
 
@@ -217,6 +226,7 @@ SCALARS: dict[str, dict[str, Kind]] = {
     },
     "calibration": {"b": _real, "c": _real, "floor": _real},
     "conformal": {"rho": _real, "b": _real, "c": _real, "floor": _real},
+    "groups": {"by": _choice(*get_args(By)), "keys": _tuple_of(_key)},
     "correlation": {
         "levels": _tuple_of(_text),
         "r": _tuple_of(_not_negative),
@@ -251,6 +261,7 @@ SCALARS: dict[str, dict[str, Kind]] = {
 _OPTIONAL_SECTIONS = (
     "objective",
     "conformal",
+    "groups",
     "correlation",
     "observed",
     "bounds",
@@ -260,7 +271,7 @@ _OPTIONAL_SECTIONS = (
     "surroundings",
 )
 # Sections that older files do not have; they are written only if they are not null.
-NEW_SECTIONS = ("correlation", "observed", "bounds", "support", "surroundings")
+NEW_SECTIONS = ("groups", "correlation", "observed", "bounds", "support", "surroundings")
 
 
 def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
 from ..leaves.weights import LeafWeights
 from ..predict.chosen import Chosen, ConformalScores
+from ..predict.conformal_groups import ConformalGroups
 from ..predict.correlation import Correlation
 from ..predict.log_scale import LogScale
 from ..predict.observed import Observed
@@ -75,6 +76,7 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
         "settings": chosen,
         "calibration": chosen.calibration,
         "observed": chosen.observed,
+        "groups": chosen.conformal and chosen.conformal.groups,
         "bounds": chosen.bounds,
         "support": chosen.support,
         "scale": chosen.scale,
@@ -248,7 +250,10 @@ def _chosen(parts: Mapping[str, Any]) -> Chosen:
     if conformal is not None:
         if residuals is None:
             raise ValueError("it has conformal scores without residuals")
-        conformal = ConformalScores(len(residuals), conformal.pop("rho"), Calibration(**conformal))
+        groups = _groups(parts["groups"])
+        conformal = ConformalScores(len(residuals), conformal.pop("rho"), Calibration(**conformal), groups)
+    elif parts["groups"] is not None:
+        raise ValueError("it has groups of conformal scores without conformal scores")
     _check_bins(parts["settings"])
     return Chosen(
         **parts["settings"],
@@ -260,6 +265,14 @@ def _chosen(parts: Mapping[str, Any]) -> Chosen:
         bounds=parts["bounds"] and Support(**parts["bounds"]),
         support=parts["support"] and Support(**parts["support"]),
     )
+
+
+def _groups(entries: dict[str, Any] | None) -> ConformalGroups | None:
+    if entries is None:
+        return None
+    if entries["code"] is None or entries["own"] is None:
+        raise ValueError("it has groups of conformal scores without their rows")
+    return ConformalGroups(**entries)
 
 
 def _correlation(entries: dict[str, Any] | None) -> Correlation | None:

@@ -20,8 +20,8 @@ from ..writing import check_place, replacing
 from .batches import is_files, is_stream, naming, unlabelled_stream
 from .files import import_dataset, is_read
 
-Summarise = Callable[[Any, ArrayLike, ArrayLike, Any], dict[str, Any]]
-"""``(rows, quantiles, intervals, init_score) -> columns`` that summarise the distributions of the rows."""
+Summarise = Callable[..., dict[str, Any]]
+"""``(rows, quantiles, intervals, init_score, groups=) -> columns`` that summarise the distributions of the rows."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Columns:
     intervals: ArrayLike = ()  # coverages, for columns such as lower90 and upper90
     keep: tuple[str, ...] = ()  # columns of the input to copy
     init_score: str | None = None  # column of the margins that rows start from, not written
+    groups: tuple[str, ...] = ()  # columns of the groups of conformal scores, not written
 
     def __post_init__(self) -> None:
         clash = {"mean", "std", *level_names(self.quantiles), *interval_names(self.intervals)}.intersection(self.keep)
@@ -86,11 +87,11 @@ def _tables(summarise: Summarise, features: Features, X: Any, columns: Columns) 
 
     source, init_score = X if is_stream(X) or is_files(X) else iter([X]), columns.init_score
     numbers = () if init_score is None else (init_score,)
-    for name, rows, table in unlabelled_stream(source, features, columns.keep, numbers):
+    for name, rows, table in unlabelled_stream(source, features, (*columns.keep, *columns.groups), numbers):
         with naming(name):
             out = {kept: _as_arrow(pa, table, kept) for kept in columns.keep}
             start = None if init_score is None else _as_arrow(pa, table, init_score)
-            out |= summarise(rows, columns.quantiles, columns.intervals, start)
+            out |= summarise(rows, columns.quantiles, columns.intervals, start, groups=_keys(pa, table, columns.groups))
         yield pa.table(out)
 
 
@@ -120,6 +121,12 @@ def _write_csv(table: Any, stream: BinaryIO) -> None:
             if quotes == "needed":
                 raise ValueError(f"a column to keep cannot be written as CSV: {error}") from error
     stream.write(text.getbuffer())
+
+
+def _keys(pa: Any, table: Any, names: tuple[str, ...]) -> Any:
+    """Return the keys of the rows' groups: None, a column, or a tuple of columns."""
+    keys = tuple(_as_arrow(pa, table, name) for name in names)
+    return keys if len(keys) > 1 else keys[0] if keys else None
 
 
 def _as_arrow(pa: Any, table: Any, name: str) -> Any:

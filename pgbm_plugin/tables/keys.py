@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,31 @@ def read_groups(name: str, values: Any, n: int) -> Groups:
     code, first = _in_order(combined([part.code for part in parts]))
     keys = np.fromiter((tuple(part.keys[part.code[row]] for part in parts) for row in first), object, len(first))
     return Groups(code, keys)
+
+
+def key_text(name: str, key: Any) -> str | tuple[str, ...]:
+    """Return the text of a key, by which rows of other tables and files are matched; a tuple for a combination.
+
+    The same key has one text in every form: 3, 3.0 and "3" are "3", and a date is its ISO text, without a time if that
+    is midnight. `name` is the name of the column, for errors.
+    """
+    if isinstance(key, tuple):
+        parts = tuple(str(key_text(name, part)) for part in key)
+        return parts[0] if len(parts) == 1 else parts
+    if isinstance(key, np.datetime64):
+        key = key.astype("M8[us]")
+    if isinstance(key, np.generic):
+        key = key.item()
+    if isinstance(key, float) and key.is_integer():
+        key = int(key)
+    if isinstance(key, bytes):
+        return key.decode(errors="backslashreplace")
+    if isinstance(key, datetime.date):
+        return key.isoformat().removesuffix("T00:00:00")
+    kind: Any = type(key)
+    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+        raise TypeError(f"{name} holds objects without a text, {kind.__name__}: give numbers, text or dates")
+    return str(key)
 
 
 def combined(codes: Sequence[Codes]) -> Codes:

@@ -170,3 +170,33 @@ def test_bad_weights_of_predictions(model):
     model.conformalize(*data(150, 3))
     with pytest.warns(UserWarning, match="coverage is not guaranteed"):
         model.predict_interval(new, sample_weight=np.full(40, 2.0))
+
+
+@pytest.mark.parametrize("scaled", ["own weight", "largest", "none"])
+def test_likelihood_ratios_hold_their_promise(scaled):
+    """Of new rows, 3 in 4 are noisy, and of calibration rows 1 in 2; the spread does not tell which.
+
+    Relative to the own weight of each new row, the coverage lies in the band of weighted conformal prediction. Relative
+    to the largest, it is at least as much. Without weights it is far below.
+    """
+    rng, m, new, level, times = np.random.default_rng(0), 150, 40, 0.9, 400
+    ratio, noise, share = np.array([0.5, 1.5]), np.array([1.0, 3.0]), np.array([0.25, 0.75])
+    cover = np.empty(times)
+    for split in range(times):
+        kind = rng.integers(0, 2, m)
+        residuals = noise[kind] * rng.standard_normal(m)
+        held = []
+        for of_new in (0, 1):
+            weights = {"own weight": ratio[kind] / ratio[of_new], "largest": ratio[kind] / ratio.max(), "none": None}
+            d = Conformal(residuals=residuals, weights=weights[scaled], loc=0.0, scale=1.0)
+            low, high = d.interval(level)
+            y = noise[of_new] * rng.standard_normal(new)
+            held.append(np.mean((low <= y) & (y <= high)))
+        cover[split] = share @ held
+    mean, error = cover.mean(), cover.std() / np.sqrt(times)
+    if scaled == "none":
+        assert mean < level - 0.02 - 5.0 * error
+        return
+    # a step of the running weights is at most 1.5 of a total of about m, on each side
+    most = level + 2.0 * 2.0 * ratio.max() / m
+    assert level - 5.0 * error < mean < most + 5.0 * error

@@ -31,6 +31,7 @@ LAYERS = [
     "load wrap",
     "embed partial_moments",
     "__init__",
+    "group_coverage",
     "scores",
     "plot",
     "report",

@@ -103,7 +103,7 @@ def test_an_outlier_of_one_bin_leaves_the_others_exact():
         ({"residual_bin": BINS - 1}, "a bin for each residual"),
         ({"residual_bin": BINS[:-1]}, "a bin for each residual"),
         ({"residual_bin": BINS * 0.5}, "a bin for each residual"),
-        ({"residual_bin": BINS + 99}, "a bin for each residual"),
+        ({"residual_bin": BINS + 99}, "residuals in every bin, and bin 0 has none"),
         ({"residual_bin": None}, "or neither"),
         ({"edges": None}, "needs edges"),
         ({"edges": [1.0, 2.0, 3.0, 4.0]}, "bins other than 0 to 2"),

@@ -103,6 +103,37 @@ def test_conformal_and_another_file(story, tmp_path, capsys):
     assert (out, err) == (f"{result}\nconformal quantiles from 100 rows\n", "")
 
 
+def test_groups(tmp_path, capsys):
+    """Columns that are no features, in all commands; the model is the one that Python makes."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(900, 2)), columns=["a", "b"])
+    frame["y"], frame["shop"] = frame["a"] + rng.normal(size=900), rng.integers(0, 2, 900)
+    parts = [frame[i : i + 300].reset_index(drop=True) for i in (0, 300, 600)]
+    files = [write(part, tmp_path / f"{i}.csv") for i, part in enumerate(parts)]
+    X, y = parts[0][["a", "b"]], parts[0]["y"]
+    model = wrap(train("lightgbm", X, y, tmp_path), X, y)
+    made = tmp_path / "m.pgbm"
+    model.save(made)
+    words = ("tune", made, "--data", files[0], "--label", "y", "--distributions", "normal", "--groups", "shop")
+    assert "--groups needs --conformal" in run(capsys, *words, code=2)[1]
+    run(capsys, *words, "--variance", "pgbm", "--conformal", files[1], "--quiet")
+    told = run(capsys, "inspect", made)[0]
+    assert "300 rows in 2 groups around normal" in told
+    found = json.loads(run(capsys, "inspect", made, "--json")[0])["conformal"]["groups"]
+    assert (found["by"], sorted(found["keys"])) == ("key", ["0", "1"])
+    target = tmp_path / "out.csv"
+    words = ("predict", made, files[2], "--interval", ".9", "-o", target)
+    assert "--groups COL,COL" in run(capsys, *words, code=1)[1]
+    assert "no column 'store'" in run(capsys, *words, "--groups", "store", code=1)[1]
+    run(capsys, *words, "--groups", "shop")
+    expected = load(made).predict_interval(parts[2][["a", "b"]], groups=parts[2]["shop"])
+    np.testing.assert_allclose(pd.read_csv(target)[["lower90", "upper90"]], expected, rtol=1e-12)
+    words = ("report", made, files[2], "--label", "y", "-o", tmp_path / "r.html")
+    assert "--groups COL,COL" in run(capsys, *words, code=1)[1]
+    run(capsys, *words, "--groups", "shop")
+    assert "Do intervals hold in every group?" in (tmp_path / "r.html").read_text()
+
+
 @pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_init_scores(kind, suffix, make_data, tmp_path, capsys):
@@ -242,8 +273,9 @@ def test_report(story, tmp_path, capsys):
 def test_what_a_report_is_made_of(cli_folder, tmp_path, capsys, monkeypatch):
     given = {}
 
-    def report(model, X, y, *, init_score, title, path):
+    def report(model, X, y, *, groups, init_score, title, path):
         given.update(mean=model.predict(X, init_score=init_score), y=y, title=title, start=init_score, path=path)
+        assert groups is None
 
     monkeypatch.setitem(sys.modules, "pgbm_plugin.report", SimpleNamespace(report=report))
     run(capsys, "report", cli_folder / "model.pgbm", cli_folder / "rows.csv", "--label", "y", "-o", tmp_path / "r.html")

@@ -214,3 +214,57 @@ def test_refusals(report_cases, report_data, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pgbm-plugin\[plot\]"):
         report(model, X, y)
+
+
+def test_coverage_by_group(report_cases, report_data):
+    """The worst first, with the band of chance; bins of the prediction if it is told a word."""
+    X = report_data[0][TEST]
+    model, y, _ = report_cases["narrow"]
+    shop = np.where(X[:, 1] > 1.0, "<b>Oslo</b>", "Lyon")
+    found = assess(model, X, y, None, shop).groups
+    expected = coverage(y, model.predict_interval(X), groups=shop)
+    assert found.groups.tolist() == expected.groups.tolist()
+    assert (found.cover.tolist(), found.low.tolist()) == (expected.cover.tolist(), expected.low.tolist())
+    page = report(model, X, y, groups=shop)
+    assert "<b>Oslo" not in page
+    assert "&lt;b&gt;Oslo" in page
+    assert "90&nbsp;% intervals hold too few outcomes in 2 of 2 groups" in page
+    for by in ("mean", "spread"):
+        tenths = assess(model, X, y, None, by).groups
+        assert len(tenths) == 10
+        assert tenths.rows.sum() == len(y)
+    with pytest.raises(ValueError, match="'mean' or 'spread', not 'shop'"):
+        report(model, X, y, groups="shop")
+    with pytest.raises(ValueError, match="groups has 3 keys"):
+        report(model, X, y, groups=["a", "b", "c"])
+
+
+def test_groups_of_conformalize(report_cases, report_data):
+    X, y, _ = report_data
+    model = copy.copy(report_cases["conformal"][0])
+    shop = np.where(X[:, 1] > 0.0, "Oslo", "Lyon")
+    model.conformalize(X[CAL], y[CAL], groups=shop[CAL])
+    with pytest.raises(ValueError, match="give the group of each row"):
+        report(model, X[TEST], y[TEST])
+    page = report(model, X[TEST], y[TEST], groups=shop[TEST])
+    assert "on 300 rows in 2 groups, around normal" in page
+    found = assess(model, X[TEST], y[TEST], None, shop[TEST]).groups
+    expected = coverage(y[TEST], model.predict_interval(X[TEST], groups=shop[TEST]), groups=shop[TEST])
+    assert sorted(found.cover) == sorted(expected.cover)
+    assert found.low.min() < expected.low.min()  # the calibration rows were drawn by chance, too
+
+
+def test_words_on_groups():
+    inside, group = np.arange(400) % 10 > 0, np.arange(400) // 100
+    ends = np.tile([-0.5, 0.5], (400, 1))
+    right = coverage(1.0 - inside, ends, groups=group)
+    assert words.on_groups(right).startswith("In all 4 groups, 90 % intervals hold as many outcomes as they should")
+    wide = coverage(np.where(group == 1, 0.0, 1.0 - inside), ends, groups=group)
+    assert words.on_groups(wide) == "90 % intervals hold more than they should in 1 of 4 groups."
+    both = coverage(
+        np.where(group == 1, 0.0, np.where(group == 2, np.arange(400) % 3 > 0, 1.0 - inside)), ends, groups=group
+    )
+    assert words.on_groups(both).startswith(
+        "90 % intervals hold too few outcomes in 1 of 4 groups, first of all in 2: 33.0 %"
+    )
+    assert words.on_groups(both).endswith("Intervals hold more than they should in 1 of 4 groups.")

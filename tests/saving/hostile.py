@@ -263,7 +263,7 @@ def check_predictions(model, rng):
     try:
         std = model.predict_dist(X, "normal").std()
         assert np.all(np.isfinite(std))
-        model.predict_interval(X)
+        model.predict_interval(X, groups=["a", "b"] * 32 if model.chosen.needs_groups else None)
     except ValueError:
         return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
@@ -42,7 +43,10 @@ def models(make_data):
     shaped.correlate(X[100:], y[100:], {"day": np.arange(300) // 10, "weekday": np.arange(300) // 10 % 7})
     values = np.arange(5.0)
     shaped.state = replace(shaped.state, chosen=replace(shaped.chosen, support=Support(-1.0, 9.0, values)))
-    return {"tuned": tuned, "log": log, "sqrt": sqrt, "shaped": shaped}
+    grouped = wrap(lgb.train(LGB, lgb.Dataset(X[:200], y[:200]), 5), X[:200], y[:200])
+    bins = copy.copy(grouped).conformalize(X[100:], y[100:], groups="spread")
+    grouped.conformalize(X[100:], y[100:], groups=np.array(["a", "b"])[np.arange(300) % 2])
+    return {"tuned": tuned, "log": log, "sqrt": sqrt, "shaped": shaped, "grouped": grouped, "bins": bins}
 
 
 def test_thousands_of_files(models, tmp_path):
@@ -227,18 +231,65 @@ OBSERVED_CASES = {
     "residuals alone": (lambda sealed: sealed.model.update(observed=None), "its section 'observed' is null"),
 }
 
+GROUPED_CASES = {
+    "group outside": (set_array("groups.code", 0, 2), "groups that do not exist"),
+    "no group": (set_array("groups.code", 0, -1), "groups that do not exist"),
+    "group without rows": (set_array("groups.code", slice(None), 1), "fewer than two"),
+    "groups of another length": (
+        lambda sealed: sealed.arrays.update({"groups.code": np.zeros(3, np.int32)}),
+        r"groups\.code.*number of residuals",
+    ),
+    "groups of another type": (
+        lambda sealed: sealed.arrays.update({"groups.code": sealed.arrays["groups.code"].astype(np.int64)}),
+        r"groups\.code.*int64, not int32",
+    ),
+    "more groups": (
+        lambda sealed: sealed.arrays.update({"groups.own": np.ones(3, bool)}),
+        "fewer than two",
+    ),
+    "without rows": (lambda sealed: sealed.arrays.pop("groups.code"), "groups of conformal scores without their rows"),
+    "without flags": (lambda sealed: sealed.arrays.pop("groups.own"), "groups of conformal scores without their rows"),
+    "one key": (set_scalar("groups", "keys", ["a"]), "other keys than one for each"),
+    "a key twice": (set_scalar("groups", "keys", ["a", "a"]), "other keys than one for each"),
+    "keys of two widths": (set_scalar("groups", "keys", ["a", ["b", "c"]]), "other keys than one for each"),
+    "number for a key": (set_scalar("groups", "keys", ["a", 3]), r"groups\.keys is 3, and a key is a string"),
+    "nested key": (set_scalar("groups", "keys", ["a", ["b", ["c"]]]), r"groups\.keys is .*, and a key is a string"),
+    "by": (set_scalar("groups", "by", "mean"), "have keys, or edges"),
+    "other by": (set_scalar("groups", "by", "size"), r"groups\.by is 'size', not one of key, mean, spread"),
+    "edges": (lambda sealed: sealed.arrays.update({"groups.edges": np.zeros(1)}), "have keys, or edges"),
+    "groups alone": (
+        lambda sealed: sealed.model.update(conformal=None),
+        "groups of conformal scores without conformal",
+    ),
+    "arrays alone": (lambda sealed: sealed.model.pop("groups"), "its section 'groups' is null"),
+}
+
+BINS_CASES = {
+    "edge": (set_array("groups.edges", 0, np.nan), r"groups\.edges.*finite"),
+    "more edges": (
+        lambda sealed: sealed.arrays.update({"groups.edges": np.arange(9.0)}),
+        "other edges than those of their bins",
+    ),
+    "bin outside": (set_array("groups.code", 0, -2), "groups that do not exist"),
+    "a bin that is not its own": (set_array("groups.own", 0, False), "other edges than those of their bins"),
+}
+
 
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [("tuned", *case) for case in CASES.values()]
     + [("tuned", *case) for case in OBSERVED_CASES.values()]
     + [("log", *case) for case in BOOSTED_CASES.values()]
-    + [("shaped", *case) for case in SHAPED_CASES.values()],
+    + [("shaped", *case) for case in SHAPED_CASES.values()]
+    + [("grouped", *case) for case in GROUPED_CASES.values()]
+    + [("bins", *case) for case in BINS_CASES.values()],
     ids=[
         *CASES,
         *(f"observed: {case}" for case in OBSERVED_CASES),
         *(f"scale: {case}" for case in BOOSTED_CASES),
         *(f"shape: {case}" for case in SHAPED_CASES),
+        *(f"groups: {case}" for case in GROUPED_CASES),
+        *(f"bins: {case}" for case in BINS_CASES),
     ],
 )
 def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
@@ -252,8 +303,8 @@ def test_what_is_wrong_is_named(name, change, words, models, tmp_path):
 def test_files_without_shape_are_as_before(models):
     """What older versions read: sections and arrays of the shape are there only if a model has one."""
     sealed = Sealed(to_bytes(models["log"]))
-    assert not {"bounds", "support", "correlation", "observed"} & sealed.model.keys()
-    assert not {"settings.residual_bin", "settings.bin_edges", "support.values"} & sealed.arrays.keys()
+    assert not {"bounds", "support", "correlation", "observed", "groups"} & sealed.model.keys()
+    assert not {"settings.residual_bin", "settings.bin_edges", "support.values", "groups.code"} & sealed.arrays.keys()
 
 
 def test_a_later_version(models, tmp_path):

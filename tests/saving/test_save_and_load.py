@@ -91,6 +91,10 @@ def models(make_data):
         model = copy.copy(model).conformalize(X[600:].iloc[thrice], y[600:][thrice], lower=-1e9)
         assert model.chosen.residual_bin is not None
         yield f"{booster}-bins-conformal", model, parts[1][0]
+        model = wrap(own, *parts[0])
+        for by in ("mean", "spread"):
+            grouped = copy.copy(model).conformalize(X[300:], y[300:], groups=by)
+            yield f"{booster}-conformal-by-{by}", grouped, parts[1][0]
         marks = np.rint(parts[0][1]), np.rint(parts[1][1]).clip(-2.0, 3.0)
         model = wrap(train(booster, parts[0][0], marks[0], {}), parts[0][0], marks[0])
         model.tune(parts[1][0], marks[1], rho=0.0)
