@@ -396,6 +396,7 @@ class ProbabilisticModel:
         init_score: Any = None,
         device: str | None = None,
         sample_weight: Any = None,
+        groups: Any = None,
     ) -> Any:
         """Return a frame: mean, which is the prediction, std, quantiles such as q05, ends such as lower90 and upper90.
 
@@ -406,7 +407,7 @@ class ProbabilisticModel:
             of `X`.
         quantiles, intervals : array-like
             Levels of quantiles, and coverages of central intervals.
-        init_score, device, sample_weight
+        init_score, device, sample_weight, groups
             As in `predict`.
         """
         from .tables.frame_like import frame_like
@@ -414,7 +415,7 @@ class ProbabilisticModel:
         _check_table(X)
         level_names(quantiles), interval_names(intervals)  # refuse bad levels before the work
         X = in_memory(X)
-        found = self._distributions(X, init_score, device, sample_weight)
+        found = self._distributions(X, init_score, device, sample_weight, groups)
         return frame_like(X, summary(*found, quantiles, intervals))
 
     def predict_parquet(
