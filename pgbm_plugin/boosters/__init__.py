@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UnsupportedModelError
+from ..errors import UnsupportedModelError, naming
 from ..tables.frames import with_names_of
 from ..tables.labelled import RawRows
 from ..trees.forest import Forest
@@ -217,9 +217,5 @@ def _read_file(path: Path) -> Reading:
             f"{str(path)!r} is neither {formats}; save the model with its booster's save_model, XGBoost's as .json or "
             f".ubj (its binary format, .model or .bin, only XGBoost before 3.1 reads: load it there and save it anew)"
         )
-    try:
+    with naming(repr(str(path))):
         return with_precision(booster.read_file(raw))
-    except UnsupportedModelError:
-        raise
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r}: {error}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import missing_column
-from ..errors import UnsupportedModelError
+from ..errors import naming
 from ..tables.frames import Frame, columns_of, is_frame
 from ..tables.in_memory import in_memory
 from ..tables.labelled import LabelledRows, RawRows, read_labelled
@@ -117,18 +116,6 @@ def unlabelled_stream(
 def batch_rows(features: Features) -> int:
     """Return the number of rows to read at a time."""
     return int(np.clip(_NUMBERS // max(1, features.count), _LEAST_ROWS, _MOST_ROWS))
-
-
-@contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Put the name of a batch in front of the errors that are raised inside."""
-    try:
-        yield
-    except UnsupportedModelError:
-        raise
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{name}: {error}") from error
 
 
 def read_batches(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UnsupportedModelError
+from ..booster import finding
 
 # What is read of every tree: key, type, and whether there is one number per split or per leaf.
 _FIELDS: dict[str, tuple[type, str]] = {
@@ -74,22 +75,15 @@ class ModelText:
         return np.asarray((self.trees["decision_type"] & 1) != 0)
 
 
-def parse(text: str) -> ModelText:
-    """Cut a model up; ValueError if it is damaged."""
-    try:
-        return _parse(text.replace("\r\n", "\n"))
-    except UnsupportedModelError:
-        raise
-    except (KeyError, ValueError, OverflowError, RecursionError) as error:
-        raise ValueError(f"truncated or damaged LightGBM model: {error}") from error
-
-
 def leaf_values(text: str) -> NDArray[np.float64]:
     """Return the leaf values of the only tree in a live model's text, and read nothing else."""
     return _numbers(text.partition("\nleaf_value=")[2].partition("\n")[0], np.float64)
 
 
-def _parse(text: str) -> ModelText:
+@finding("truncated or damaged LightGBM model")
+def parse(text: str) -> ModelText:
+    """Cut a model up; ValueError if it is damaged."""
+    text = text.replace("\r\n", "\n")
     body, end, tail = text.partition("\nend of trees")
     head, *blocks = body.split("\nTree=")
     header = dict(_pairs(head))
