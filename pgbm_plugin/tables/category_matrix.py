@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..arrays import AnyArray
 from ..trees.forest import Features
 from .categories import CategoricalRows, column_codes, distinct
-from .rows import check_count
+from .rows import check_shape
 
 
 class CategoryMatrix(CategoricalRows):
@@ -19,9 +19,7 @@ class CategoryMatrix(CategoricalRows):
 
     def __init__(self, X: AnyArray, features: Features):
         super().__init__(features)
-        if X.ndim != 2:
-            raise ValueError(f"X must have two dimensions, it has {X.ndim}")
-        check_count(X.shape[1], features)
+        check_shape(X.shape, features)
         self.X, self.n = X, X.shape[0]
         names = features.names or [str(j) for j in range(features.count)]
         self.codes = column_codes(features.category_columns or (), features, names.__getitem__)
