@@ -79,13 +79,6 @@ def named(paths: Sequence[str]) -> str:
     return repr(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
-def read_labelled(
-    data: Sequence[str], features: Features, label: str, weight: str | None = None, init_score: str | None = None
-) -> RawRows:
-    """Read all rows of files into memory, with their labels, weights and init scores."""
-    return read_rows_and_keys(data, features, label, weight, init_score)[0]
-
-
 def read_rows_and_keys(
     data: Sequence[str],
     features: Features,

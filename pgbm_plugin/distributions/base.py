@@ -333,9 +333,9 @@ class Distribution(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        for array in (self._point, *self._params.values()):
-            if array is not None:
-                array.flags.writeable = False  # pickle makes arrays writable
+        for value in (*state.values(), *self._params.values()):
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False  # pickle makes arrays writable
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} distribution of {len(self)} {'rows' if self.groups is None else 'groups'}>"

@@ -235,12 +235,6 @@ class Empirical(Distribution):
         inside = loc * (ranks[b] - ranks[a]) + scale * (weighted[b] - weighted[a])
         return distance / total, (low * ranks[a] - high * ranks[b] + inside) / total**2
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for array in (self.residuals, self.weights, self._start):
-            if array is not None:
-                array.flags.writeable = False
-
     # Running sums are arrays of m + B numbers: for each of B bins a 0, and then the sums over its residuals. A rank is
     # a place in them.
 
