@@ -20,6 +20,8 @@ from .losses.custom_objectives import (
     with_usable_weights,
 )
 from .losses.torch_objective import TorchObjective
+from .predict.state import ModelState
+from .saving.embedded import read_embedded
 from .streams.batches import Batch, is_labelled_stream, is_stream, labelled_stream, naming
 from .streams.moments import stream_moments
 from .streams.partitions import dask_moments, is_dask
@@ -56,6 +58,10 @@ class Source(ABC):
     def through(self, surroundings: Surroundings, forest: Forest) -> Source:
         """Return the source of the same rows as they are after the layers around a booster."""
         return self
+
+    def embedded(self, booster: Any, forest: Forest, objective: CustomObjective | None) -> ModelState | None:
+        """Return the whole model that `embed` stored in a booster, if it is the source; refuse what that holds."""
+        return None
 
     @abstractmethod
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
@@ -150,6 +156,12 @@ class Held(Source):
     raw: RawRows
     columns: dict[str, str | None]
     may_be_table = True
+
+    def embedded(self, booster: Any, forest: Forest, objective: CustomObjective | None) -> ModelState | None:
+        found = read_embedded(booster, forest) if self.raw.y is None else None
+        if found is not None:
+            self.refuse_arguments(objective)
+        return found
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         if self.raw.y is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +143,12 @@ class Chosen:
                 "with variance='pgbm' or 'auto', if its trees have one (not with dropout)"
             )
         return rho
+
+    def set_by_user(self, name: str, value: Any) -> Chosen:
+        """Return the settings with one that the user sets: `rho`, `calibration` or `distribution`."""
+        if name == "distribution":
+            return replace(self, distribution=value, support=None)  # which `tune` found for its family
+        return replace(self, by_user=True, **{name: self.check_effect(value) if name == "rho" else value})
 
     def checked_family(
         self, name: str | None, rho: float | None, support: float

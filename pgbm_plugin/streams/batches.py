@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from ..checks import missing_column
 from ..errors import naming
 from ..tables.frames import Frame, columns_of, is_frame
-from ..tables.in_memory import in_memory
+from ..tables.in_memory import in_memory, is_stream
 from ..tables.labelled import LabelledRows, RawRows, read_labelled
 from ..tables.rows import Rows, matrix_rows, table_length
 from ..trees.forest import Features, Forest
@@ -29,16 +28,6 @@ _LEAST_ROWS, _MOST_ROWS, _NUMBERS = 1 << 10, 1 << 17, 1 << 22
 
 Batch = tuple[str, RawRows]
 """A batch of unchecked rows, after the name that errors call it by."""
-
-
-def is_stream(X: Any) -> bool:
-    """Tell whether rows come in parts: an iterator, a path or pattern of files, a PyArrow data set or reader."""
-    if type(X) is np.ndarray:  # returns early, because single rows are predicted in microseconds
-        return False
-    if isinstance(X, (str, os.PathLike)) or hasattr(X, "__next__") or hasattr(X, "read_next_batch"):
-        return True
-    dataset = sys.modules.get("pyarrow.dataset")
-    return dataset is not None and isinstance(X, dataset.Dataset)
 
 
 def is_labelled_stream(X: Any) -> bool:
@@ -111,6 +100,14 @@ def unlabelled_stream(
             yield read(*last)
     if last is not None and not found:
         yield read(*last)
+
+
+def each_batch(source: Any, features: Features, predict: Callable[[Any], Any]) -> Iterator[Any]:
+    """Yield what `predict` returns for one batch after the other; errors name the batch."""
+    for name, rows, _ in unlabelled_stream(source, features):
+        with naming(name):
+            result = predict(rows)
+        yield result
 
 
 def batch_rows(features: Features) -> int:
