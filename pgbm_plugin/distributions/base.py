@@ -382,6 +382,17 @@ class Distribution(ABC):
 class Symmetric(Distribution):
     """Base class of families that are symmetric around loc."""
 
+    @staticmethod
+    @abstractmethod
+    def _standard_ppf(*args: Any, **shape: Any) -> Array:
+        """Return quantiles for loc 0 and scale 1, called as ``_standard_ppf(q, **shape)``."""
+
+    def _ppf(self, q: Array, loc: Array, scale: Array, **shape: Array) -> Array:
+        return loc + scale * self._standard_ppf(q, **shape)
+
+    def _isf(self, q: Array, loc: Array, scale: Array, **shape: Array) -> Array:
+        return loc - scale * self._standard_ppf(q, **shape)
+
     def _sf(self, x: Array, loc: Array, scale: Array, **shape: Array) -> Array:
         return self._cdf(loc, loc=x, scale=scale, **shape)  # P(Y > x) = P(Y <= 2 loc - x), without cancellation
 
