@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from .boosters import completed, held_data, training_rows, with_names_of_training
+from .errors import naming
 from .leaves.base_score import for_init_score, with_implied_base_score
 from .leaves.gather import leaf_moments
 from .leaves.measured import MeasuredLeaves, judge, measure_table
@@ -22,10 +23,11 @@ from .losses.custom_objectives import (
 from .losses.torch_objective import TorchObjective
 from .predict.state import ModelState
 from .saving.embedded import read_embedded
-from .streams.batches import Batch, is_labelled_stream, is_stream, labelled_stream, naming
+from .streams.batches import Batch, is_labelled_stream, labelled_stream
 from .streams.moments import stream_moments
 from .streams.partitions import dask_moments, is_dask
 from .surroundings.surroundings import Surroundings
+from .tables.in_memory import is_stream
 from .tables.labelled import LabelledRows, RawRows, read_labelled
 from .training.recorded import recorded
 from .trees.forest import Forest

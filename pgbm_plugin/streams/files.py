@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..checks import missing_column
+from ..errors import naming
 from ..trees.forest import Features
-from .batches import feature_places, naming
+from .batches import feature_places
 from .categories import category_columns, encoded
 from .csvfiles import check_separated, csv_format, csv_schema, is_csv, plain_reason
 

@@ -112,6 +112,9 @@ def parse(text: str) -> ModelText:
         raise ValueError("a tree has no leaves")
     if header.get("version") == "v2":  # before LightGBM 2.3: no sums of hessians, which later versions read as 0
         trees = [{"leaf_weight": " ".join("0" * n), **tree} for n, tree in zip(leaves, trees, strict=True)]
+    shrinkage = np.array([float(tree.get("shrinkage", "1")) for tree in trees])
+    if not np.all(np.isfinite(shrinkage)):
+        raise ValueError("shrinkage is not finite")
     pandas = re.search(r"^pandas_categorical:(.*)$", tail, re.MULTILINE)
     return ModelText(
         header,
@@ -119,16 +122,10 @@ def parse(text: str) -> ModelText:
         dict(re.findall(r"^\[(\w+): (.*)\]$", tail, re.MULTILINE)),
         (json.loads(pandas.group(1)) if pandas else None) or [],
         leaves,
-        _finite(np.array([float(tree.get("shrinkage", "1")) for tree in trees]), "shrinkage"),
+        shrinkage,
         {key: _joined(trees, key, dtype, kind, leaves) for key, (dtype, kind) in _FIELDS.items()},
         *_category_sets(trees),
     )
-
-
-def _finite(numbers: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    if not np.all(np.isfinite(numbers)):
-        raise ValueError(f"{name} is not finite")
-    return numbers
 
 
 def _pairs(block: str) -> list[tuple[str, str]]:
