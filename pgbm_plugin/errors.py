@@ -35,6 +35,15 @@ def naming(name: str) -> Iterator[None]:
         raise kind(f"{name}: {error}") from error
 
 
+@contextmanager
+def needing(message: str) -> Iterator[None]:
+    """Say in the error what an import inside is needed for, and how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(message) from error
+
+
 def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
     """Emit a warning that points at the user's own line, however deep in the package it was found."""
     level, frame = 2, sys._getframe(1)

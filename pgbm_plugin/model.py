@@ -294,13 +294,11 @@ class ProbabilisticModel:
 
         Parameters
         ----------
-        X : table
-            Rows.
         groups : column, or tuple of columns
             Key of the total that each row belongs to. A tuple stands for the combination of its columns.
         levels : dict
             Group of each row at every level that `correlate` was told, by the same names. Groups may be new.
-        init_score, device, sample_weight
+        X, init_score, device, sample_weight
             As in `predict_dist`.
 
         Returns
@@ -333,15 +331,13 @@ class ProbabilisticModel:
 
         Parameters
         ----------
-        X : table
-            Rows.
         size : int, optional
             Number of samples. The result has shape (n, size), or (n,) by default, as that of ``predict_dist(X).rvs``.
         levels : dict
             Group of each row at every level, as in `predict_total`.
         random_state : int or numpy.random.Generator, optional
             Seed or generator.
-        init_score, device, sample_weight
+        X, init_score, device, sample_weight
             As in `predict_dist`.
         """
         from .predict.totals import joint_samples

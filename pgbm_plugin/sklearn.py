@@ -17,6 +17,7 @@ from .calibration.search import rho_grid
 from .calibration.validation import MIN_ROWS
 from .checks import Variance, check_level, check_variance
 from .distributions import Conformal, family
+from .errors import needing
 from .losses.torch_objective import TorchObjective
 from .out_of_fold import out_of_fold
 from .surroundings.peel import peel
@@ -26,15 +27,11 @@ from .tables.in_memory import in_memory
 from .tables.labelled import RawRows
 from .wrap import wrap
 
-try:
+with needing("pgbm_plugin.sklearn needs scikit-learn 1.7 or later: pip install 'pgbm-plugin[sklearn]'"):
     from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
     from sklearn.model_selection import train_test_split
     from sklearn.utils import check_random_state, column_or_1d
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        "pgbm_plugin.sklearn needs scikit-learn 1.7 or later: pip install 'pgbm-plugin[sklearn]'"
-    ) from error
 
 if TYPE_CHECKING:
     from .distributions import Distribution

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..checks import check_model_file
 from .options import PROGRAM
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ def kind_of(path: str) -> str:
     from ..boosters import BOOSTERS, booster_of_file
     from ..saving.container import is_container
 
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"{path!r} is a directory" if os.path.isdir(path) else f"no model file at {path!r}")
-    with open(path, "rb") as file:
+    with check_model_file(path).open("rb") as file:
         head = file.read(64)
     if is_container(head):
         return "pgbm"

@@ -141,16 +141,8 @@ class Observed:
         """Return residuals, each moved from its level among those of calibration to this level of the window.
 
         Between the levels, and beyond the outermost ones, they move along straight lines. So their order stays: all
-        quantiles remain in order, and bins or groups of residuals keep their differences.
-
-        Parameters
-        ----------
-        residuals : array
-            Residuals to move.
-        calibration : (m,) array
-            Residuals of all calibration rows.
-        weight : (m,) array or None
-            Their weights.
+        quantiles remain in order, and bins or groups of residuals keep their differences. `calibration` and `weight`
+        are the residuals of all calibration rows, and their weights.
         """
         before, after = _quantiles(calibration, weight), self._quantiles()
         first = np.concatenate([[True], np.diff(before) > 0.0])

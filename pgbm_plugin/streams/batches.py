@@ -67,16 +67,8 @@ def unlabelled_stream(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield (name, features, table) for each batch of a source without labels.
 
-    Batches without rows are left out; if no batch has any, one of them is yielded.
-
-    Parameters
-    ----------
-    source : stream
-        An iterator of tables, or files.
-    features : Features
-        The model's columns.
-    keep, numbers : sequence of str
-        Further columns of the tables: `keep` are not converted, `numbers` are read as numbers.
+    Batches without rows are left out; if no batch has any, one of them is yielded. `keep` and `numbers` are further
+    columns of the tables: the first are not converted, the second are read as numbers.
     """
     if is_files(source):
         from .files import open_files

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import needing
+
 # Libraries whose objects are read as they are, though some of them would give their columns to Arrow as well.
 _READ_AS_THEY_ARE = {"numpy", "pandas", "polars", "pyarrow", "scipy", "torch", "cupy", "cudf"}
 
@@ -50,10 +52,8 @@ def in_memory(X: Any) -> Any:
 
 def _as_arrow(X: Any) -> Any:
     """Return a PyArrow table with the columns of an object that offers them to any library."""
-    try:
+    with needing(f"a {type(X).__name__} is read through PyArrow: pip install pyarrow"):
         import pyarrow as pa
-    except ImportError as error:
-        raise ImportError(f"a {type(X).__name__} is read through PyArrow: pip install pyarrow") from error
     if hasattr(X, "__arrow_c_stream__"):
         return pa.table(X)
     from pyarrow.interchange import from_dataframe

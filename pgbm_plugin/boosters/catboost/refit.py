@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...arrays import AnyArray, Array
-from ...errors import UnsupportedModelError
+from ...errors import UnsupportedModelError, needing
 from ...trees.objectives import Gradients
 from ...trees.training_spec import TrainingSpec
 from ..booster import OTHER_WAY, Train
@@ -21,10 +21,8 @@ _OF_ONE_RUN = {
 
 def refit(model: Any, spec: TrainingSpec) -> Train:
     """Return a function that trains on other rows with the parameters of a live model or of a model file's bytes."""
-    try:
+    with needing("cv= trains again, which needs CatBoost: pip install 'pgbm-plugin[catboost]'"):
         import catboost
-    except ImportError as error:
-        raise ImportError("cv= trains again, which needs CatBoost: pip install 'pgbm-plugin[catboost]'") from error
 
     document = load(model) if isinstance(model, bytes) else load_live(model)
     info, stored = document["features_info"], document["model_info"]["params"]
