@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,6 +34,3 @@ class CategoryMatrix(CategoricalRows):
             except (TypeError, ValueError) as error:
                 raise ValueError(f"column {j} was numeric in training: {error}") from error
         return out
-
-    def _categories(self, j: int) -> Sequence[Any]:
-        return distinct(self.X[:, j].tolist())[0]
