@@ -1,9 +1,11 @@
-"""Checks of plain values that users pass: probability levels, correlations, names of columns."""
+"""Checks of plain values that users pass: probability levels, correlations, names of columns and files."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -51,6 +53,16 @@ def check_variance(variance: Variance) -> Variance:
     if variance not in get_args(Variance):
         raise ValueError(f"variance must be 'pgbm', 'boosted' or 'auto', not {variance!r}")
     return variance
+
+
+def check_model_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a model file; refuse one that does not exist, or is a directory."""
+    file = Path(path)
+    if file.is_dir():
+        raise IsADirectoryError(f"{str(file)!r} is a directory: give the path of a model file")
+    if not file.is_file():
+        raise FileNotFoundError(f"no model file at {str(file)!r}")
+    return file
 
 
 def level_names(levels: ArrayLike) -> list[str]:

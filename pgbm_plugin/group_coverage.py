@@ -81,20 +81,10 @@ def coverage_by_group(
     calibration_rows: ArrayLike | None = None,
     expected: ArrayLike | None = None,
 ) -> GroupCoverage:
-    """Return the coverage of each group, from flags of the rows that intervals hold, and the widths of these.
+    """Return the coverage of each group, from flags of the n rows that intervals hold, and the widths of these.
 
-    Parameters
-    ----------
-    groups : Groups
-        Groups of the n rows.
-    inside, width : (n,) array
-        Whether the interval of each row holds its outcome, and how wide it is.
-    level : float
-        Probability that the intervals promise.
-    calibration_rows : int or (G,) array, optional
-        Number of rows behind the conformal intervals of each group; 0 for none.
-    expected : (G,) array, optional
-        Share that each group should hold, if it is not `level`: intervals of counts hold more.
+    `calibration_rows` is the number of rows behind the conformal intervals of each group; 0 for none. `expected` is the
+    share that each group should hold, if it is not `level`: intervals of counts hold more.
     """
     rows = np.bincount(groups.code, minlength=len(groups))
     held = np.bincount(groups.code, inside, minlength=len(groups))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -31,9 +31,9 @@ from .predict.predictions import (
 )
 from .predict.state import Mean, ModelState
 from .sources import Options, find_source
-from .streams.batches import is_stream, naming, unlabelled_stream
+from .streams.batches import each_batch
 from .surroundings.surroundings import Surroundings
-from .tables.in_memory import in_memory
+from .tables.in_memory import in_memory, is_stream
 from .tables.labelled import RawRows
 from .tables.rows import Rows
 from .trees.forest import Features, Forest
@@ -61,6 +61,16 @@ class _FromState(Generic[T]):
 
     def __set__(self, model: ProbabilisticModel, value: T) -> None:
         raise AttributeError(f"{self.name} of a model is read-only")
+
+
+class _Setting(_FromState[T]):
+    """An attribute of a model that is the field of the same name in its chosen settings, and may be set."""
+
+    def __get__(self, model: ProbabilisticModel | None, owner: type | None = None) -> T:
+        return self if model is None else getattr(model.chosen, self.name)  # type: ignore[return-value]
+
+    def __set__(self, model: ProbabilisticModel, value: T) -> None:
+        model._choose(model.chosen.set_by_user(self.name, value))
 
 
 class ProbabilisticModel:
@@ -112,6 +122,9 @@ class ProbabilisticModel:
     weights = _FromState[LeafWeights]()
     certificate = _FromState[Certificate]()
     chosen = _FromState[Chosen]()
+    rho = _Setting[float]()
+    distribution = _Setting[str]()
+    calibration = _Setting[Calibration]()
     default_rho = _FromState[float]()
     mean = _FromState[Mean]()
     variance = _FromState[Variance]()
@@ -125,30 +138,6 @@ class ProbabilisticModel:
         self.n_jobs = n_jobs
         vars(self)["untold"] = True  # until the first distribution, see `check_calibrated`
 
-    @property
-    def rho(self) -> float:
-        return self.chosen.rho
-
-    @rho.setter
-    def rho(self, value: float) -> None:
-        self._choose(rho=self.chosen.check_effect(value), by_user=True)
-
-    @property
-    def distribution(self) -> str:
-        return self.chosen.distribution
-
-    @distribution.setter
-    def distribution(self, name: str) -> None:
-        self._choose(distribution=name, support=None)  # which `tune` found for its family
-
-    @property
-    def calibration(self) -> Calibration:
-        return self.chosen.calibration
-
-    @calibration.setter
-    def calibration(self, value: Calibration) -> None:
-        self._choose(calibration=value, by_user=True)
-
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in ("state", "device", "n_jobs") and not hasattr(type(self), name):
             raise AttributeError(
@@ -156,8 +145,8 @@ class ProbabilisticModel:
             )
         super().__setattr__(name, value)
 
-    def _choose(self, **changes: Any) -> None:
-        self.state = replace(self.state, chosen=replace(self.chosen, **changes))
+    def _choose(self, chosen: Chosen) -> None:
+        self.state = replace(self.state, chosen=chosen)
 
     def with_features(self, features: Features) -> ProbabilisticModel:
         """Return a model that expects other features of a row, such as other categorical columns."""
@@ -223,18 +212,11 @@ class ProbabilisticModel:
             A family's name, such as "normal" or "studentt(df=5)". Default: the model's.
         rho : float, optional
             Correlation between trees. Default: the model's.
-        device : str, optional
-            Where to compute. Default: the model's.
-        init_score : column, optional
-            Score that each row starts from, as in `predict`.
+        device, init_score, sample_weight, groups
+            As in `predict`. Families whose variance follows from the mean, such as "poisson", do not depend on weights.
         dtype : dtype
             float32 lets a GPU compute the variances in single precision, to about 1e-5, which is far faster on many
             GPUs. It does not change the means. Distributions are always in the memory of the CPU.
-        sample_weight : column, optional
-            Precision of each row, as in `predict`. Families whose variance follows from the mean, such as "poisson",
-            do not depend on it.
-        groups : column, or tuple of columns, optional
-            Group of each row, as in `predict`, if `conformalize` got groups.
         """
         if dtype is not np.float64 and np.dtype(dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
@@ -249,13 +231,9 @@ class ProbabilisticModel:
         if rho is None:
             check_calibrated(self.chosen, vars(self))
         snapshot = copy.copy(self)  # this model may be tuned
-        return snapshot._batches(X, device, distribution, rho, dtype)  # type: ignore[return-value]
-
-    def _batches(self, X: Any, device: str | None, *options: Any) -> Iterator[Distribution]:
-        for name, rows, _ in unlabelled_stream(X, self.state.columns):
-            with naming(name):
-                _, distribution = self._distributions(rows, None, device, None, None, *options)
-            yield distribution
+        options = None, device, None, None, distribution, rho, dtype
+        each = each_batch(X, self.state.columns, lambda rows: snapshot._distributions(rows, *options)[1])
+        return each  # type: ignore[return-value]
 
     def predict_var(
         self,
@@ -316,13 +294,11 @@ class ProbabilisticModel:
 
         Parameters
         ----------
-        X : table
-            Rows.
         groups : column, or tuple of columns
             Key of the total that each row belongs to. A tuple stands for the combination of its columns.
         levels : dict
             Group of each row at every level that `correlate` was told, by the same names. Groups may be new.
-        init_score, device, sample_weight
+        X, init_score, device, sample_weight
             As in `predict_dist`.
 
         Returns
@@ -355,15 +331,13 @@ class ProbabilisticModel:
 
         Parameters
         ----------
-        X : table
-            Rows.
         size : int, optional
             Number of samples. The result has shape (n, size), or (n,) by default, as that of ``predict_dist(X).rvs``.
         levels : dict
             Group of each row at every level, as in `predict_total`.
         random_state : int or numpy.random.Generator, optional
             Seed or generator.
-        init_score, device, sample_weight
+        X, init_score, device, sample_weight
             As in `predict_dist`.
         """
         from .predict.totals import joint_samples
@@ -412,7 +386,6 @@ class ProbabilisticModel:
         """
         from .tables.frame_like import frame_like
 
-        _check_table(X)
         level_names(quantiles), interval_names(intervals)  # refuse bad levels before the work
         X = in_memory(X)
         found = self._distributions(X, init_score, device, sample_weight, groups)
@@ -467,7 +440,6 @@ class ProbabilisticModel:
         self, X: Any, init_score: Any = None, device: str | None = None
     ) -> tuple[Rows, NDArray[np.float64] | None]:
         """Check one table, and return it as methods of this model read it, with the scores that its rows start from."""
-        _check_table(X)
         return read_unlabelled(self.state, X, init_score, self._device(device))
 
     def _distributions(
@@ -476,7 +448,7 @@ class ProbabilisticModel:
         init_score: Any,
         device: str | None,
         sample_weight: Any,
-        groups: Any,
+        groups: Any = None,
         distribution: str | None = None,
         rho: float | None = None,
         dtype: Any = np.float64,
@@ -545,10 +517,8 @@ class ProbabilisticModel:
         sample_weight : column, optional
             How much each row counts: in the score, in the power map and in the shape of "empirical". A weight of 2 is
             a row that comes twice.
-        init_score : column, optional
-            Score that each row starts from, as in `predict`.
-        device : str, optional
-            Where to compute. Default: the model's.
+        init_score, device
+            As in `predict`.
         progress : bool
             Show a progress bar.
         lower, upper : float, optional
@@ -557,7 +527,6 @@ class ProbabilisticModel:
         """
         from .calibration.tune import tune
 
-        _check_table(X_val)
         chosen, result = tune(
             self.state,
             RawRows(X_val, y_val, sample_weight, init_score),
@@ -572,7 +541,7 @@ class ProbabilisticModel:
             progress=progress,
             bounds=self.state.bounds(lower, upper, "y_val", y_val),
         )
-        self.state = replace(self.state, chosen=chosen)
+        self._choose(chosen)
         return result
 
     def conformalize(
@@ -616,20 +585,17 @@ class ProbabilisticModel:
             conformal prediction, if the weights are right: intervals hold at least their coverage for new rows whose
             own w is at most 1. So for a promise to all new rows, divide the weights by the largest w that a row can
             have. Scaled to a mean of 1 they are sharper, and hold up to about w / n.
-        init_score : column, optional
-            Score that each row starts from, as in `predict`.
-        device : str, optional
-            Where to compute. Default: the model's.
+        init_score, device
+            As in `predict`.
         lower, upper : float, optional
             Bounds of the outcomes, as in `tune`. Default: each the one that `tune` was told.
         """
         from .calibration.conformal import conformalize
 
-        _check_table(X_cal)
         raw = RawRows(X_cal, y_cal, sample_weight, init_score)
         bounds = self.state.bounds(lower, upper, "y_cal", y_cal, default=self.chosen.bounds)
         chosen = conformalize(self.state, raw, groups, out_of_fold, self._device(device), self.n_jobs, bounds)
-        self.state = replace(self.state, chosen=chosen)
+        self._choose(chosen)
         return self
 
     def correlate(
@@ -673,10 +639,9 @@ class ProbabilisticModel:
         """
         from .calibration.correlate import correlate
 
-        _check_table(X_val)
         raw = RawRows(X_val, y_val, sample_weight, init_score)
         found = correlate(self.state, raw, levels, out_of_fold, self._device(device), self.n_jobs)
-        self._choose(correlation=found)
+        self._choose(replace(self.chosen, correlation=found))
         return found
 
     def observe(
@@ -715,17 +680,14 @@ class ProbabilisticModel:
             How fast the ends move, in (0, 1]: a row outside multiplies the distance of its end from the median by about
             1 + step, and a row inside divides it by 1 + step / 20. Of a larger batch 25 rows count. Default: that of
             the last call, at first 0.02.
-        init_score : column, optional
-            Score that each row starts from, as in `predict`.
-        device : str, optional
-            Where to compute. Default: the model's.
+        init_score, device
+            As in `predict`.
         """
         from .calibration.observe import observe
 
-        _check_table(X)
         raw = RawRows(X, y, None, init_score)
         chosen = observe(self.state, raw, window, step, self._device(device), self.n_jobs)
-        self.state = replace(self.state, chosen=chosen)
+        self._choose(chosen)
         return self
 
     def update(
@@ -813,28 +775,4 @@ class ProbabilisticModel:
         save(self.state, path)
 
     def __repr__(self) -> str:
-        objective = self.spec.objective.name if self.spec.objective else "custom"
-        identity = self.calibration.b == self.calibration.c == 1.0
-        calibration = "" if identity else f"\n  calibration:  {self.state.describe_calibration()}"
-        decayed = " (effective, after decay)" if self.moments.decayed else ""
-        seen = self.observed
-        observed = "" if seen is None else f"\n  observed:     90 % intervals held {seen.recent_cover[0.9]:.1%} lately"
-        surroundings = self.surroundings
-        place = "surroundings: " if surroundings else "the file left out that "
-        around = f"  {place}{surroundings.described}\n" if surroundings.described else ""
-        return (
-            f"ProbabilisticModel: {self.forest.booster}, {objective}, {self.forest.n_trees} trees, "
-            f"{self.forest.n_leaves} leaves\n{around}"
-            f"  rows seen:    {self.moments.rows:.0f}{decayed}\n"
-            f"  certificate:  {self.certificate}\n"
-            f"  rho:          {self.rho:.4g}\n"
-            f"  distribution: {self.chosen}" + calibration + observed
-        )
-
-
-def _check_table(X: Any) -> None:
-    if is_stream(X):
-        raise TypeError(
-            "this method takes one table in memory, not files or an iterator: predict those with predict_dist or "
-            "predict_parquet; for tune and conformalize, read the rows into a table first"
-        )
+        return f"ProbabilisticModel: {self.state}"

@@ -12,7 +12,7 @@ from .arrays import AnyArray, Array
 from .boosters import completed, read_model, refit, with_names_of_training
 from .boosters.booster import OTHER_WAY, Train
 from .calibration.folds import Fold, check_cv, read_folds
-from .errors import UnsupportedModelError
+from .errors import UnsupportedModelError, naming
 from .losses.custom_objectives import (
     CustomObjective,
     candidate_objectives,
@@ -23,7 +23,6 @@ from .losses.custom_objectives import (
 from .parallel import progress_bar
 from .predict.recursion import margins
 from .predict.response import to_response
-from .streams.batches import naming
 from .surroundings.peel import peel
 from .surroundings.surroundings import Surroundings, as_given_to_steps
 from .tables.columns import read_labels

@@ -38,26 +38,16 @@ def crps(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> 
 
 
 def nll(y_true: Any, distribution: Distribution, sample_weight: Any = None) -> float:
-    """Return the mean negative log likelihood (NLL), in nats.
-
-    Parameters
-    ----------
-    y_true, sample_weight : array-like of shape (n,)
-        Outcomes, and their weights in the mean. Default of the weights: all equal.
-    distribution : Distribution
-        Predictions, ``model.predict_dist(X)``.
-    """
+    """Return the mean negative log likelihood (NLL), in nats; parameters as in `crps`."""
     _refuse_estimator("nll", y_true)
     return _average(_distribution(distribution).nll(read_labels("y_true", y_true, len(distribution))), sample_weight)
 
 
 def pinball(y_true: Any, y_pred: ArrayLike, q: float = 0.5, sample_weight: Any = None) -> float:
-    """Return the mean quantile loss (pinball loss) of predicted quantiles.
+    """Return the mean quantile loss (pinball loss) of predicted quantiles; other parameters as in `crps`.
 
     Parameters
     ----------
-    y_true, sample_weight : array-like of shape (n,)
-        Outcomes, and their weights in the mean. Default of the weights: all equal.
     y_pred : array-like of shape (n,) or (n, 1)
         Predicted quantiles.
     q : float
@@ -74,14 +64,12 @@ def pinball(y_true: Any, y_pred: ArrayLike, q: float = 0.5, sample_weight: Any =
 
 
 def interval_score(y_true: Any, interval: ArrayLike, coverage: float = 0.9, sample_weight: Any = None) -> float:
-    """Return the mean interval score (Gneiting and Raftery 2007, eq. 43), in the unit of y.
+    """Return the mean interval score (Gneiting and Raftery 2007, eq. 43), in the unit of y; parameters as in `crps`.
 
     The score of a row is the width of its interval, plus 2 / (1 - coverage) times the distance of an outcome outside.
 
     Parameters
     ----------
-    y_true, sample_weight : array-like of shape (n,)
-        Outcomes, and their weights in the mean. Default of the weights: all equal.
     interval : array-like of shape (n, 2), or pair of arrays of shape (n,)
         Ends of the intervals: ``model.predict_interval(X)``, or ``interval()`` of a distribution.
     coverage : float
@@ -152,12 +140,10 @@ def coverage(
 
 
 def crps_ensemble(y_true: Any, samples: ArrayLike, sample_weight: Any = None) -> float:
-    """Return the mean continuous ranked probability score (CRPS) of samples.
+    """Return the mean continuous ranked probability score (CRPS) of samples; other parameters as in `crps`.
 
     Parameters
     ----------
-    y_true, sample_weight : array-like of shape (n,)
-        Outcomes, and their weights in the mean. Default of the weights: all equal.
     samples : array-like of shape (n, m)
         Row i holds m samples from the predictive distribution of outcome i.
     """

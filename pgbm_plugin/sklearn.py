@@ -17,6 +17,7 @@ from .calibration.search import rho_grid
 from .calibration.validation import MIN_ROWS
 from .checks import Variance, check_level, check_variance
 from .distributions import Conformal, family
+from .errors import needing
 from .losses.torch_objective import TorchObjective
 from .out_of_fold import out_of_fold
 from .surroundings.peel import peel
@@ -26,15 +27,11 @@ from .tables.in_memory import in_memory
 from .tables.labelled import RawRows
 from .wrap import wrap
 
-try:
+with needing("pgbm_plugin.sklearn needs scikit-learn 1.7 or later: pip install 'pgbm-plugin[sklearn]'"):
     from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
     from sklearn.model_selection import train_test_split
     from sklearn.utils import check_random_state, column_or_1d
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        "pgbm_plugin.sklearn needs scikit-learn 1.7 or later: pip install 'pgbm-plugin[sklearn]'"
-    ) from error
 
 if TYPE_CHECKING:
     from .distributions import Distribution
@@ -132,7 +129,8 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         frozen = booster is not estimator
         objective = _custom_objective(booster, weighted=sample_weight is not None)
         self._check_settings()
-        init_score_name = _init_score_name(booster)
+        kind = booster_of_model(booster)
+        init_score_name = "init_score" if kind is None else kind.init_score
         if frozen and fit_params.keys() - {init_score_name}:
             raise TypeError(f"fit got {min(fit_params)!r}, but a FrozenEstimator is not trained: leave it out")
         if init_score is not None and init_score_name in fit_params:
@@ -216,7 +214,8 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             peel(self.estimator)  # refuses what holds no booster
             return self.estimator
         if booster_of_estimator(self.estimator) is None or not is_regressor(self.estimator):
-            accepted = _names_of_estimators()
+            names = ", ".join(booster.accepts for booster in BOOSTERS).split(", ")
+            accepted = [name for name in names if name.endswith("Regressor")]
             raise TypeError(
                 f"estimator must be a regressor of a booster ({', '.join(accepted)}), not {self.estimator!r:.80}; put "
                 f"other steps before it, make_pipeline(StandardScaler(), PGBMRegressor({accepted[0]}())), or give what "
@@ -322,18 +321,6 @@ def _custom_objective(estimator: Any, weighted: bool) -> Gradients | None:
 
 def _margin_first(function: Any, margin: NDArray[np.float64], y: NDArray[np.float64]) -> Any:
     return function(y, margin)
-
-
-def _init_score_name(estimator: Any) -> str:
-    """Return the name of the estimator's fit parameter for init scores."""
-    booster = booster_of_model(estimator)
-    assert booster is not None
-    return booster.init_score
-
-
-def _names_of_estimators() -> list[str]:
-    """Return the names of the classes that `PGBMRegressor` takes."""
-    return [name for booster in BOOSTERS for name in booster.accepts.split(", ") if name.endswith("Regressor")]
 
 
 def _default_estimator() -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from .boosters import completed, held_data, training_rows, with_names_of_training
+from .errors import naming
 from .leaves.base_score import for_init_score, with_implied_base_score
 from .leaves.gather import leaf_moments
 from .leaves.measured import MeasuredLeaves, judge, measure_table
@@ -20,10 +21,13 @@ from .losses.custom_objectives import (
     with_usable_weights,
 )
 from .losses.torch_objective import TorchObjective
-from .streams.batches import Batch, is_labelled_stream, is_stream, labelled_stream, naming
+from .predict.state import ModelState
+from .saving.embedded import read_embedded
+from .streams.batches import Batch, is_labelled_stream, labelled_stream
 from .streams.moments import stream_moments
 from .streams.partitions import dask_moments, is_dask
 from .surroundings.surroundings import Surroundings
+from .tables.in_memory import is_stream
 from .tables.labelled import LabelledRows, RawRows, read_labelled
 from .training.recorded import recorded
 from .trees.forest import Forest
@@ -56,6 +60,10 @@ class Source(ABC):
     def through(self, surroundings: Surroundings, forest: Forest) -> Source:
         """Return the source of the same rows as they are after the layers around a booster."""
         return self
+
+    def embedded(self, booster: Any, forest: Forest, objective: CustomObjective | None) -> ModelState | None:
+        """Return the whole model that `embed` stored in a booster, if it is the source; refuse what that holds."""
+        return None
 
     @abstractmethod
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
@@ -150,6 +158,12 @@ class Held(Source):
     raw: RawRows
     columns: dict[str, str | None]
     may_be_table = True
+
+    def embedded(self, booster: Any, forest: Forest, objective: CustomObjective | None) -> ModelState | None:
+        found = read_embedded(booster, forest) if self.raw.y is None else None
+        if found is not None:
+            self.refuse_arguments(objective)
+        return found
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         if self.raw.y is not None:

@@ -21,26 +21,13 @@ from .model import ProbabilisticModel
 from .out_of_fold import predict_out_of_fold, refit_on_folds
 from .predict.state import ModelState, check_recursion
 from .saving.container import is_container
-from .saving.embedded import read_embedded
-from .sources import Held, Options, find_source
+from .sources import Options, find_source
 from .streams.categories import with_category_columns
 from .surroundings.peel import peel
 from .surroundings.surroundings import Surroundings
 from .tables.categories import with_seen_categories
 from .tables.labelled import LabelledRows, RawRows
 from .trees.forest import Forest
-from .trees.training_spec import TrainingSpec
-
-_NEEDS_TABLE = (
-    "variance='boosted' goes through the rows tree by tree, and needs them in one table: wrap(booster, X, y). With "
-    "batches, files or moments, let tune boost the scale from held-out rows: model.tune(X_val, y_val, variance='auto')"
-)
-
-
-_CV_NEEDS_TABLE = (
-    "cv= trains again on folds, and needs the rows in one table: wrap(booster, X, y, cv=5). Batches, files, Dask "
-    "collections, moments and recorded trainings do not have them: tune with held-out rows, model.tune(X_val, y_val)"
-)
 
 
 def wrap(
@@ -141,18 +128,16 @@ def wrap(
     check_device(device, here=not source.is_remote)
     _check_is_booster(booster)
     booster, surroundings = peel(booster)
-    forest, spec = _read(booster, categorical)
+    forest, spec = read_model(booster)
+    if categorical is not None:
+        forest = forest.with_features(with_category_columns(forest.features, categorical))
     check_recursion(spec, mean, variance)
     surroundings = surroundings.around(forest)
-    if isinstance(source, Held) and y is None:
-        embedded = read_embedded(booster, forest)
-        if embedded is not None:
-            source.refuse_arguments(objective)
-            _check_needs_no_table("pgbm", cv)
-            _check_embedded(embedded, mean, variance)
-            state = replace(embedded, surroundings=surroundings)
-            return _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
-    wants_scale = variance not in (None, "pgbm")
+    embedded = source.embedded(booster, forest, objective)
+    if embedded is not None:
+        _check_needs_no_table("pgbm", cv)
+        _check_embedded(embedded, mean, variance)
+        return _new_model(replace(embedded, surroundings=surroundings), device, n_jobs)
     if not source.may_be_table:
         _check_needs_no_table(variance, cv)
     train = None if cv is None else refit_on_folds(booster, spec)
@@ -160,11 +145,11 @@ def wrap(
     leaves = source.through(surroundings, forest).measure(booster, forest, spec, options)
     if leaves.data is None:
         _check_needs_no_table(variance, cv)
-    forest, spec, variance = _as_wrapped(forest, leaves), leaves.spec, variance or "auto"
-    state = ModelState.new(forest, spec, leaves.moments, leaves.certificate, mean=mean, variance=variance)
-    if leaves.trained is not None and cv is None and (wants_scale or not spec.sequential):
+    kind: dict[str, Any] = {"mean": mean, "variance": variance or "auto"}
+    state = ModelState.new(_as_wrapped(forest, leaves), leaves.spec, leaves.moments, leaves.certificate, **kind)
+    if leaves.trained is not None and cv is None and (variance not in (None, "pgbm") or not state.spec.sequential):
         state = _with_scale(state, leaves.trained, n_jobs)
-    model = _warned(ProbabilisticModel(state, device=device, n_jobs=n_jobs))
+    model = _new_model(state, device, n_jobs)
     if train is not None and leaves.data is not None:
         _calibrate(model, train, leaves.data, raw, surroundings, cv, progress)
     model.state = replace(model.state, surroundings=surroundings)
@@ -179,14 +164,6 @@ def _check_words(mean: str, variance: Variance | None, cv: Any) -> None:
         check_cv(cv)
     if variance is not None:
         check_variance(variance)
-
-
-def _read(booster: Any, categorical: Sequence[str] | None) -> tuple[Forest, TrainingSpec]:
-    """Return a booster's trees and how they were grown; the user may have named the categorical columns."""
-    forest, spec = read_model(booster)
-    if categorical is None:
-        return forest, spec
-    return forest.with_features(with_category_columns(forest.features, categorical)), spec
 
 
 def _as_wrapped(forest: Forest, leaves: MeasuredLeaves) -> Forest:
@@ -231,9 +208,17 @@ def _calibrate(
 def _check_needs_no_table(variance: Variance | None, cv: Any) -> None:
     """Refuse what goes through the rows several times, if these are not one table."""
     if variance == "boosted":
-        raise TypeError(_NEEDS_TABLE)
+        raise TypeError(
+            "variance='boosted' goes through the rows tree by tree, and needs them in one table: wrap(booster, X, y). "
+            "With batches, files or moments, let tune boost the scale from held-out rows: model.tune(X_val, y_val, "
+            "variance='auto')"
+        )
     if cv is not None:
-        raise TypeError(_CV_NEEDS_TABLE)
+        raise TypeError(
+            "cv= trains again on folds, and needs the rows in one table: wrap(booster, X, y, cv=5). Batches, files, "
+            "Dask collections, moments and recorded trainings do not have them: tune with held-out rows, "
+            "model.tune(X_val, y_val)"
+        )
 
 
 def _check_is_booster(booster: Any) -> None:
@@ -248,7 +233,7 @@ def _check_is_booster(booster: Any) -> None:
 
 
 def _check_embedded(embedded: ModelState, mean: str, variance: Variance | None) -> None:
-    """Refuse to return another kind of model than was wants_scale for."""
+    """Refuse to return another kind of model than was asked for."""
     if mean != embedded.mean:
         raise ValueError(f"the embedded model has mean={embedded.mean!r}: call wrap(booster, mean={embedded.mean!r})")
     if variance not in (None, embedded.variance):
@@ -275,7 +260,8 @@ def _with_scale(state: ModelState, data: LabelledRows, n_jobs: int | None) -> Mo
     return replace(state, training_scale=scale, chosen=replace(state.chosen, scale=scale))
 
 
-def _warned(model: ProbabilisticModel) -> ProbabilisticModel:
-    if model.certificate.status != "certified":
-        warn(f"not certified: {model.certificate}")
-    return model
+def _new_model(state: ModelState, device: str, n_jobs: int | None) -> ProbabilisticModel:
+    """Return a model of this state; warn if its moments may not be those of training."""
+    if state.certificate.status != "certified":
+        warn(f"not certified: {state.certificate}")
+    return ProbabilisticModel(state, device=device, n_jobs=n_jobs)

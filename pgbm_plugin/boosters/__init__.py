@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UnsupportedModelError
+from ..checks import check_model_file
+from ..errors import UnsupportedModelError, naming
 from ..tables.frames import with_names_of
 from ..tables.labelled import RawRows
 from ..trees.forest import Forest
@@ -205,11 +206,7 @@ def attribute_booster(model: Any) -> Booster:
 
 
 def _read_file(path: Path) -> Reading:
-    if path.is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a directory; give the path of a model file")
-    if not path.is_file():
-        raise FileNotFoundError(f"no model file at {str(path)!r}")
-    raw = path.read_bytes()
+    raw = check_model_file(path).read_bytes()
     booster = booster_of_file(raw[:16])
     if booster is None:
         formats = " nor ".join(booster.file_format for booster in BOOSTERS if booster.file_format)
@@ -217,9 +214,5 @@ def _read_file(path: Path) -> Reading:
             f"{str(path)!r} is neither {formats}; save the model with its booster's save_model, XGBoost's as .json or "
             f".ubj (its binary format, .model or .bin, only XGBoost before 3.1 reads: load it there and save it anew)"
         )
-    try:
+    with naming(repr(str(path))):
         return with_precision(booster.read_file(raw))
-    except UnsupportedModelError:
-        raise
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r}: {error}") from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import AnyArray, Array
+from ..errors import UnsupportedModelError
 from ..tables.labelled import RawRows
 from ..trees.forest import Forest
 from ..trees.objectives import Gradients, Objective
@@ -155,6 +157,25 @@ def check_fitted(estimator: Any, attribute: str) -> None:
         raise ValueError(f"this {type(estimator).__name__} is not fitted; call fit first") from error
 
 
+@contextmanager
+def finding(damage: str) -> Iterator[None]:
+    """Turn what a damaged model raises inside into a ValueError that says so; refusals stay as they are."""
+    try:
+        yield
+    except UnsupportedModelError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{damage}: {error}") from error
+
+
+def unsupported_loss(kind: str, name: str, supported: Iterable[str]) -> UnsupportedModelError:
+    """Return the error for a loss that is not among the supported ones; `kind` is the booster's word for losses."""
+    return UnsupportedModelError(
+        f"{kind} {name!r:.60} is not supported: a mean and a variance need a regression {kind.partition('_')[0]}, one "
+        f"of {', '.join(sorted(supported))}"
+    )
+
+
 class Train(Protocol):
     """Repeats a training on other rows, with the same parameters and number of trees."""
 
@@ -250,6 +271,17 @@ class FollowedTraining(Protocol):
 
     def check_first_tree(self) -> None:
         """Refuse a training whose first tree does not follow from the data and the objective."""
+
+
+def check_followed(folds: bool, continued: str) -> None:
+    """Refuse what `record` cannot follow: a training on `folds`, or one `continued` by a parameter of this name."""
+    if folds:
+        raise UnsupportedModelError("cv trains a model a fold, and record follows one: train the model to be wrapped")
+    if continued:
+        raise UnsupportedModelError(
+            f"{continued}: record has not seen the trees that training continues from; train without it, and call "
+            f"wrap(booster, X, y)"
+        )
 
 
 class Follow(Protocol):

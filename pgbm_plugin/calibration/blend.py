@@ -47,22 +47,8 @@ def blended(
     paper's recursion, or the mean of both in logarithms, becomes the base if it scores better under a power map. Steps
     from the held-out residuals are then added to the base, or half of each step, or none: they may be noise, for
     instance if the residuals depend on something that no tree has split on. Rows are scored by models that have not
-    seen them. With `recursion`, the result is `pgbm` and no scale if that scores better.
-
-    Parameters
-    ----------
-    validation : Validation
-        The held-out rows.
-    pgbm : TuneResult
-        The result of the search with the recursion alone.
-    training : LogScale or None
-        The scale of the training rows.
-    recursion : bool
-        Whether the recursion may be the base, or part of it.
-    rate : float
-        Learning rate of the steps from held-out residuals.
-    families_of : callable
-        Scores families, see `FamiliesOf`.
+    seen them. With `recursion`, the result is `pgbm`, that of the search with the recursion alone, and no scale if that
+    scores better. `rate` is the learning rate of the steps.
     """
     validation, best = validation.some(MAX_ROWS), pgbm.best
     at_best = validation.variances(np.array([best.rho]))[0]

@@ -87,18 +87,8 @@ def held_out_scale(
     """Return `base` with further steps from held-out rows, and the cross-fitted log-variances of these rows.
 
     `_FOLDS` models are fitted, each without one part of the rows. The scale is their mean, and a row's log-variance
-    comes from the model that has not seen the row.
-
-    Parameters
-    ----------
-    squared, weight : (n,) float array
-        Squared residuals of the margin, and weights.
-    base : LogScale
-        The scale that steps are added to.
-    log_base : (n,) float array
-        Log-variances of the rows under `base`.
-    rate : float
-        Learning rate of the steps.
+    comes from the model that has not seen the row. `squared` are the (n,) squared residuals of the margin, `log_base`
+    the log-variances of the rows under `base`; other parameters as in `boost_scale`.
     """
     folds = min(_FOLDS, len(rows))
     fold = (np.random.default_rng(0).permutation(len(rows)) % folds).astype(np.int8)

@@ -44,14 +44,8 @@ def simplest(scores: Sequence[Array], weight: Array, scarce: float) -> int:
     """Return which candidate to choose: the first that is about as good as the best one.
 
     Candidates are in order of simplicity. About as good means that its mean score exceeds the best one by at most
-    `needed_gain` standard errors of the paired difference. With enough rows it is the best one itself.
-
-    Parameters
-    ----------
-    scores : sequence of (n,) float array
-        Scores of the rows under each candidate; lower is better.
-    weight : (n,) float array
-        Weights that sum to 1.
+    `needed_gain` standard errors of the paired difference. With enough rows it is the best one itself. `scores` are the
+    (n,) scores of the rows under each candidate, lower is better, and `weight` sums to 1.
     """
     best = int(np.argmin([weight @ values for values in scores]))
     if not scarce:

@@ -39,17 +39,9 @@ def check_cv(cv: Any) -> None:
 def read_folds(cv: Any, X: Any, y: Array, weight: AnyArray | None) -> list[Fold]:
     """Return the folds of rows, checked.
 
-    No row is tested twice. Every row is tested, except rows before all tested ones, as in splits by time.
-
-    Parameters
-    ----------
-    cv : int, splitter or iterable
-        Number of random folds, the same every time; or an object with scikit-learn's ``split(X, y)``; or pairs of
-        (train, test) row numbers.
-    X : Any
-        What a splitter is shown as the table; the labels in its place if it is none.
-    y, weight : (n,) float array
-        Labels and weights of all rows.
+    No row is tested twice. Every row is tested, except rows before all tested ones, as in splits by time. `cv` is the
+    number of random folds, the same every time; or an object with scikit-learn's ``split(X, y)``; or pairs of (train,
+    test) row numbers. `X` is what a splitter is shown as the table; the labels in its place if it is none.
     """
     n = len(y)
     if _is_number(cv):

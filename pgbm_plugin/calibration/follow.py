@@ -41,12 +41,7 @@ def follow_residuals(
     The new rows and those seen before count as they do in the moments. Rows seen before are taken to have residuals as
     large as the settings say. If all residuals are 0, or one is not finite, the result is None.
 
-    Parameters
-    ----------
-    before, after : ModelState
-        The model before and after the moments changed; both are calibrated with settings of their own.
-    data, further : LabelledRows, LeafMoments
-        The new rows, and their moments.
+    The models `before` and `after` the moments of the new rows, `further`, are calibrated with settings of their own.
     """
     data, chosen = data.sample(MAX_ROWS), after.chosen
     weight = np.ones(len(data)) if data.weight is None else data.weight / data.weight.mean()

@@ -17,7 +17,7 @@ from ..predict.state import ModelState
 from ..predict.support import Support
 from ..routes.choose import choose_route
 from ..tables.columns import read_column, read_labels, read_weights
-from ..tables.in_memory import in_memory
+from ..tables.in_memory import check_in_memory, in_memory
 from ..tables.labelled import RawRows
 from ..tables.rows import Rows
 from ..trees.forest import Forest
@@ -73,6 +73,7 @@ def read_held_out(
     may_drift : bool
         Whether a mean residual that is large is what the method is for, and no reason to warn.
     """
+    check_in_memory(raw.X)
     if raw.y is None:
         raise TypeError(f"{method} needs labels: model.{method}(X, y)")
     raw, out_of_fold = RawRows(*map(in_memory, vars(raw).values())), in_memory(out_of_fold)

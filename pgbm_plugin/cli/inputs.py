@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..checks import check_model_file
 from .options import PROGRAM
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ def kind_of(path: str) -> str:
     from ..boosters import BOOSTERS, booster_of_file
     from ..saving.container import is_container
 
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"{path!r} is a directory" if os.path.isdir(path) else f"no model file at {path!r}")
-    with open(path, "rb") as file:
+    with check_model_file(path).open("rb") as file:
         head = file.read(64)
     if is_container(head):
         return "pgbm"
@@ -77,13 +76,6 @@ def check_output(output: str, inputs: Sequence[str], suffixes: Sequence[str] = (
 def named(paths: Sequence[str]) -> str:
     """Return the names of files, to start an error with."""
     return repr(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
-
-
-def read_labelled(
-    data: Sequence[str], features: Features, label: str, weight: str | None = None, init_score: str | None = None
-) -> RawRows:
-    """Read all rows of files into memory, with their labels, weights and init scores."""
-    return read_rows_and_keys(data, features, label, weight, init_score)[0]
 
 
 def read_rows_and_keys(

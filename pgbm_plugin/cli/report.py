@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: Namespace) -> None:
-    from ..streams.batches import naming
+    from ..errors import naming
     from ..streams.files import find_files
 
     paths = find_files(args.data)

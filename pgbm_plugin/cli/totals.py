@@ -20,8 +20,8 @@ def total_table(args: Namespace, model: ProbabilisticModel, paths: Sequence[str]
     """Return an Arrow table of totals: their keys, mean, std, quantiles and ends of intervals."""
     import pyarrow as pa
 
+    from ..errors import naming
     from ..predict.predictions import summary
-    from ..streams.batches import naming
     from ..tables.keys import read_groups
 
     _check_levels(args, model)

@@ -65,7 +65,7 @@ def add(commands: Any) -> None:
 def run(args: Namespace) -> None:
     from ..calibration.correlate import read_levels
     from ..calibration.search import families as checked_families
-    from ..streams.batches import naming
+    from ..errors import naming
     from ..streams.files import find_files
 
     paths, conformal = find_files(args.data), find_files(args.conformal or [])

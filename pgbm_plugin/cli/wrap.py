@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from .inputs import check_output, kind_of, read_labelled
+from .inputs import check_output, kind_of, read_rows_and_keys
 from .options import PROGRAM, add_common, folds, new_command, shows_progress
 
 _ABOUT = f"""\
@@ -77,7 +77,7 @@ def _rows(args: Namespace) -> dict[str, Any]:
     features = forest.features
     if args.categorical is not None:
         features = with_category_columns(features, args.categorical)
-    rows = read_labelled(paths, features, args.label, args.weight, args.init_score)
+    rows, _ = read_rows_and_keys(paths, features, args.label, args.weight, args.init_score)
     return {**vars(rows), "categorical": args.categorical, "cv": args.cv}
 
 

@@ -333,9 +333,9 @@ class Distribution(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        for array in (self._point, *self._params.values()):
-            if array is not None:
-                array.flags.writeable = False  # pickle makes arrays writable
+        for value in (*state.values(), *self._params.values()):
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False  # pickle makes arrays writable
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} distribution of {len(self)} {'rows' if self.groups is None else 'groups'}>"
@@ -381,6 +381,17 @@ class Distribution(ABC):
 
 class Symmetric(Distribution):
     """Base class of families that are symmetric around loc."""
+
+    @staticmethod
+    @abstractmethod
+    def _standard_ppf(*args: Any, **shape: Any) -> Array:
+        """Return quantiles for loc 0 and scale 1, called as ``_standard_ppf(q, **shape)``."""
+
+    def _ppf(self, q: Array, loc: Array, scale: Array, **shape: Array) -> Array:
+        return loc + scale * self._standard_ppf(q, **shape)
+
+    def _isf(self, q: Array, loc: Array, scale: Array, **shape: Array) -> Array:
+        return loc - scale * self._standard_ppf(q, **shape)
 
     def _sf(self, x: Array, loc: Array, scale: Array, **shape: Array) -> Array:
         return self._cdf(loc, loc=x, scale=scale, **shape)  # P(Y > x) = P(Y <= 2 loc - x), without cancellation

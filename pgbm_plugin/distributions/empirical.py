@@ -126,12 +126,7 @@ class Empirical(Distribution):
     def left_out_crps(self, y: Array, weight: Array) -> Array:
         """Return the (n,) CRPS of rows whose own residuals are among those of the distributions, without their own.
 
-        Parameters
-        ----------
-        y : (n,) array
-            Outcomes of the rows.
-        weight : (n,) array
-            Weight of each row's own residual, in the unit of `weights`.
+        `weight` is that of each row's own residual, in the unit of `weights`.
         """
         distance, half_spread = self._distance_and_half_spread(y, **self.params)
         return without_own(distance, half_spread, weight / self.bin_weight(self.params.get("bin")))
@@ -235,12 +230,6 @@ class Empirical(Distribution):
         inside = loc * (ranks[b] - ranks[a]) + scale * (weighted[b] - weighted[a])
         return distance / total, (low * ranks[a] - high * ranks[b] + inside) / total**2
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for array in (self.residuals, self.weights, self._start):
-            if array is not None:
-                array.flags.writeable = False
-
     # Running sums are arrays of m + B numbers: for each of B bins a 0, and then the sums over its residuals. A rank is
     # a place in them.
 
@@ -323,14 +312,9 @@ def bin_of(edges: ArrayLike, key: Array) -> NDArray[np.intp]:
 
 
 def without_own(distance: Array, half_spread: Array, share: Array) -> Array:
-    """Return the CRPS of rows under a sample without their own residuals.
+    """Return the CRPS of rows under a sample without their own residuals, which have this share of its weight.
 
-    Parameters
-    ----------
-    distance, half_spread : (n,) arrays
-        E|Y - y| and E|Y - Y'| / 2 under the sample with all residuals; a row's own one is at distance 0.
-    share : (n,) array
-        Share of a row's own residual in the weight of the sample.
+    `distance` and `half_spread` are E|Y - y| and E|Y - Y'| / 2 with all residuals; a row's own one is at distance 0.
     """
     rest = 1.0 - share
     return distance / rest - (half_spread - share * distance) / rest**2

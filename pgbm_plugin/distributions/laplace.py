@@ -35,14 +35,12 @@ class Laplace(Symmetric):
         return np.where(z < 0.0, tail, 1.0 - tail)
 
     @staticmethod
-    def _ppf(q: Array, loc: Array, scale: Array) -> Array:
+    def _standard_ppf(q: Array) -> Array:
         with np.errstate(divide="ignore"):
-            z = np.where(q < 0.5, np.log(2.0 * q), -np.log(2.0 * (1.0 - q)))
-        return loc + scale * z
+            return np.where(q < 0.5, np.log(2.0 * q), -np.log(2.0 * (1.0 - q)))
 
-    @staticmethod
-    def _isf(q: Array, loc: Array, scale: Array) -> Array:
-        return 2.0 * loc - Laplace._ppf(q, loc, scale)
+    def _isf(self, q: Array, loc: Array, scale: Array) -> Array:  # type: ignore[override]
+        return 2.0 * loc - self._ppf(q, loc, scale)
 
     @staticmethod
     def _rvs(rng: np.random.Generator, shape: tuple[int, ...], loc: Array, scale: Array) -> Array:

@@ -36,13 +36,7 @@ class Logistic(Symmetric):
     def _cdf(x: Array, loc: Array, scale: Array) -> Array:
         return expit((x - loc) / scale)
 
-    @staticmethod
-    def _ppf(q: Array, loc: Array, scale: Array) -> Array:
-        return loc + scale * logit(q)
-
-    @staticmethod
-    def _isf(q: Array, loc: Array, scale: Array) -> Array:
-        return loc - scale * logit(q)
+    _standard_ppf = staticmethod(logit)
 
     @staticmethod
     def _rvs(rng: np.random.Generator, shape: tuple[int, ...], loc: Array, scale: Array) -> Array:

@@ -40,13 +40,7 @@ class Normal(Symmetric):
     def _cdf(x: Array, loc: Array, scale: Array) -> Array:
         return ndtr((x - loc) / scale)
 
-    @staticmethod
-    def _ppf(q: Array, loc: Array, scale: Array) -> Array:
-        return loc + scale * ndtri(q)
-
-    @staticmethod
-    def _isf(q: Array, loc: Array, scale: Array) -> Array:
-        return loc - scale * ndtri(q)
+    _standard_ppf = staticmethod(ndtri)
 
     @staticmethod
     def _rvs(rng: np.random.Generator, shape: tuple[int, ...], loc: Array, scale: Array) -> Array:

@@ -89,8 +89,3 @@ class Snapped(Derived):
         if k == len(self._middle):
             return np.ones(())
         return self._inner._cdf(self._middle[k], **params)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for array in (self.values, self._middle):
-            array.flags.writeable = False

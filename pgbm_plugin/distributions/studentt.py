@@ -39,12 +39,10 @@ class StudentT(Symmetric):
         return stdtr(df, (x - loc) / scale)
 
     @staticmethod
-    def _ppf(q: Array, df: Array, loc: Array, scale: Array) -> Array:
-        return loc + scale * _quantile(df, q)
-
-    @staticmethod
-    def _isf(q: Array, df: Array, loc: Array, scale: Array) -> Array:
-        return loc - scale * _quantile(df, q)
+    def _standard_ppf(q: Array, df: Array) -> Array:
+        """Return the quantile for loc 0 and scale 1; scipy returns +inf for levels near 0, or NaN at 0 and 1."""
+        z = np.where((q <= 0.0) | (q >= 1.0), np.inf, stdtrit(df, q))
+        return np.where(q < 0.5, -np.abs(z), z)
 
     @staticmethod
     def _rvs(rng: np.random.Generator, shape: tuple[int, ...], df: Array, loc: Array, scale: Array) -> Array:
@@ -62,9 +60,3 @@ class StudentT(Symmetric):
     def _entropy(df: Array, loc: Array, scale: Array) -> Array:
         half = 0.5 * (df + 1.0)
         return half * (digamma(half) - digamma(0.5 * df)) + 0.5 * np.log(df) + betaln(0.5 * df, 0.5) + np.log(scale)
-
-
-def _quantile(df: Array, q: Array) -> Array:
-    """Return the quantile for loc 0 and scale 1; scipy returns +inf for levels near 0, or NaN at 0 and 1."""
-    z = np.where((q <= 0.0) | (q >= 1.0), np.inf, stdtrit(df, q))
-    return np.where(q < 0.5, -np.abs(z), z)

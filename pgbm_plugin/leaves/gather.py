@@ -29,18 +29,7 @@ def leaf_moments(
     If the first tree holds the base score, the trees after it see exactly the margins of training, because margins are
     then sums of stored values. Their moments do not depend on the base score, which may not be known exactly.
 
-    Parameters
-    ----------
-    forest, spec : Forest, TrainingSpec
-        The trees, and how they were grown.
-    data : LabelledRows
-        The rows, with labels on the margin's scale.
-    margin : (n,) float array, optional
-        Margins before the first tree. They are replaced by the margins after the last tree.
-    n_jobs : int, optional
-        Threads; None for all cores.
-    progress : bool
-        Show a progress bar.
+    Labels of `data` are on the margin's scale. `margin`, if given, is replaced by the margins after the last tree.
     """
     assert spec.objective is not None
     if margin is None:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ..arrays import AnyArray, Array
 from ..boosters import booster_of_dataset
-from ..errors import warn
+from ..errors import needing, warn
 from ..tables.columns import read_labels, read_weights
 from .levels import Level, read_levels
 
@@ -196,10 +196,8 @@ class TorchObjective:
 
     def _gradient(self, pred: AnyArray, true: AnyArray, weight: Array) -> tuple[Any, Any, Any]:
         """Return torch, the predictions as a tensor, and the gradient of the weighted loss by them, for derivatives."""
-        try:
+        with needing("torch_objective needs torch: pip install 'pgbm-plugin[torch]'"):
             import torch
-        except ImportError as error:
-            raise ImportError("torch_objective needs torch: pip install 'pgbm-plugin[torch]'") from error
         kind = {"dtype": self.dtype or torch.float64, "device": self.device}
         p = torch.tensor(pred, **kind, requires_grad=True)
         value = self.loss(p, torch.tensor(true, **kind))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import needing
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -16,10 +18,8 @@ BAND_ALPHA = 0.22
 
 def check_matplotlib() -> None:
     """Raise an error if matplotlib is missing; called before any long computation."""
-    try:
+    with needing('plots need matplotlib: pip install "pgbm-plugin[plot]"'):
         import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "pgbm-plugin[plot]"') from error
 
 
 def prepare_axes(ax: Axes | None) -> tuple[Axes, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +144,14 @@ class Chosen:
             )
         return rho
 
+    def set_by_user(self, name: str, value: Any) -> Chosen:
+        """Return the settings with one that the user sets: `rho`, `calibration` or `distribution`."""
+        if name == "distribution":
+            return replace(self, distribution=value, support=None)  # which `tune` found for its family
+        if name == "rho":
+            return replace(self, rho=self.check_effect(value), by_user=True)
+        return replace(self, calibration=value, by_user=True)
+
     def checked_family(
         self, name: str | None, rho: float | None, support: float
     ) -> tuple[float, type[Distribution], dict[str, Any]]:
@@ -172,12 +180,13 @@ class Chosen:
         limits = self.limits(name)
         bounds = {} if limits is None else {"lower": max(limits.lower, support), "upper": limits.upper}
         if issubclass(cls, Conformal) and self.conformal is not None and self.conformal.groups is not None:
-            samples = {**self._in_groups, "lower": support, **bounds}
-            return rho, cls, samples if self.observed is None else samples | {"residuals": self._adapted_in_groups}
-        bins = self._bins(cls, options)
-        samples = {**(self._in_bins if bins else self._in_one_bin), "lower": support, **bounds}
+            place, bins = "_in_groups", {}
+        else:
+            bins = self._bins(cls, options)
+            place = "_in_bins" if bins else "_in_one_bin"
+        samples = {**getattr(self, place), "lower": support, **bounds}
         if self.observed is not None and issubclass(cls, Conformal):
-            samples["residuals"] = self._adapted_in_bins if bins else self._adapted_in_one_bin
+            samples["residuals"] = self._adapted(place)
         return rho, cls, samples | bins
 
     @property
@@ -276,22 +285,16 @@ class Chosen:
     def _in_bins(self) -> dict[str, Any]:
         return self._in_order(self.residual_bin)
 
-    def _adapted(self, residuals: Array) -> Array:
-        assert self.observed is not None
-        assert self.residuals is not None
-        return self.observed.adapted(residuals, self.residuals, self.residual_weight)
-
-    @cached_property
-    def _adapted_in_one_bin(self) -> Array:
-        return self._adapted(self._in_one_bin["residuals"])
-
-    @cached_property
-    def _adapted_in_bins(self) -> Array:
-        return self._adapted(self._in_bins["residuals"])
-
-    @cached_property
-    def _adapted_in_groups(self) -> Array:
-        return self._adapted(self._in_groups["residuals"])
+    def _adapted(self, place: str) -> Array:
+        """Return the residuals of one of these properties, adapted to the labels observed; cached as they are."""
+        cached, name = vars(self), f"_adapted{place}"
+        if name not in cached:
+            assert self.observed is not None
+            assert self.residuals is not None
+            residuals = getattr(self, place)["residuals"]
+            cached[name] = self.observed.adapted(residuals, self.residuals, self.residual_weight)
+        adapted: Array = cached[name]
+        return adapted
 
     @cached_property
     def _in_groups(self) -> dict[str, Any]:

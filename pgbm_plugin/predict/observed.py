@@ -95,16 +95,8 @@ class Observed:
     def after(self, residuals: Array, inside: NDArray[np.bool_], missed: tuple[float, float], batch: bytes) -> Observed:
         """Return the record after a batch of rows that arrive together, in an order that does not matter.
 
-        Parameters
-        ----------
-        residuals : (n,) array
-            Standardised residuals of the rows.
-        inside : (n, 4) flags
-            Whether each row lay inside each interval.
-        missed : pair of float
-            Shares of the rows below and above the interval whose misses count, less the shares that should be there.
-        batch : bytes
-            Hash of the rows.
+        `inside` tells for each of the n rows and 4 intervals whether it lay there. `missed` are the shares of the rows
+        below and above the interval whose misses count, less the shares that should be there; `batch` is a hash.
         """
         n = len(residuals)
         bits = (inside << np.arange(len(COVERAGES))).sum(1).astype(np.uint8)
@@ -141,16 +133,8 @@ class Observed:
         """Return residuals, each moved from its level among those of calibration to this level of the window.
 
         Between the levels, and beyond the outermost ones, they move along straight lines. So their order stays: all
-        quantiles remain in order, and bins or groups of residuals keep their differences.
-
-        Parameters
-        ----------
-        residuals : array
-            Residuals to move.
-        calibration : (m,) array
-            Residuals of all calibration rows.
-        weight : (m,) array or None
-            Their weights.
+        quantiles remain in order, and bins or groups of residuals keep their differences. `calibration` and `weight`
+        are the residuals of all calibration rows, and their weights.
         """
         before, after = _quantiles(calibration, weight), self._quantiles()
         first = np.concatenate([[True], np.diff(before) > 0.0])

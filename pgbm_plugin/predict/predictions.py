@@ -14,6 +14,7 @@ from ..checks import interval_names, level_names
 from ..errors import UntunedWarning, warn
 from ..tables.columns import read_column
 from ..tables.cuda_rows import read_rows_for
+from ..tables.in_memory import check_in_memory
 from ..tables.keys import Codes
 from ..tables.rows import Rows
 from .chosen import Chosen
@@ -31,6 +32,7 @@ def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> 
 
     Here the rows pass through the steps around the booster.
     """
+    check_in_memory(X)
     X = state.surroundings.table(X)
     own = read_dataset(X)
     if own is not None:

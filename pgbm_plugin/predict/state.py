@@ -131,6 +131,24 @@ class ModelState:
         before, after = (f"{float(f'{std:.3g}'):,g}" for std in pair)
         return f"typical std{' of the logarithm' if self.forest.link == LOG else ''} {before} -> {after} ({power_map})"
 
+    def __str__(self) -> str:
+        forest, chosen, surroundings, seen = self.forest, self.chosen, self.surroundings, self.observed
+        objective = self.spec.objective.name if self.spec.objective else "custom"
+        lines = [f"{forest.booster}, {objective}, {forest.n_trees} trees, {forest.n_leaves} leaves"]
+        if surroundings.described:
+            place = "surroundings: " if surroundings else "the file left out that "
+            lines.append(f"{place}{surroundings.described}")
+        decayed = " (effective, after decay)" if self.moments.decayed else ""
+        lines.append(f"rows seen:    {self.moments.rows:.0f}{decayed}")
+        lines.append(f"certificate:  {self.certificate}")
+        lines.append(f"rho:          {chosen.rho:.4g}")
+        lines.append(f"distribution: {chosen}")
+        if not chosen.calibration.b == chosen.calibration.c == 1.0:
+            lines.append(f"calibration:  {self.describe_calibration()}")
+        if seen is not None:
+            lines.append(f"observed:     90 % intervals held {seen.recent_cover[0.9]:.1%} lately")
+        return "\n  ".join(lines)
+
     def predicts_positive(self) -> bool:
         """Tell whether the prediction for every possible row is positive."""
         if self.forest.link == LOG:

@@ -61,16 +61,8 @@ def sum_groups(
 def shared_variance(group: Codes, codes: Sequence[Codes], r: Sequence[float], hermite: Array) -> Array:
     """Return, for each group, the sum of the covariances of all ordered pairs of its rows.
 
-    Parameters
-    ----------
-    group : (n,) int array
-        Group of each row.
-    codes : sequence of (n,) int arrays
-        Group of each row at each level.
-    r : sequence of float
-        Correlation that each level adds.
-    hermite : (K, n) array
-        Coefficients of the rows, see `distributions.normal_scores.hermite`.
+    `codes` and `r` are the group of each row at each level, and the correlation that this level adds; `hermite` are the
+    (K, n) coefficients of the rows, see `distributions.normal_scores.hermite`.
     """
     orders = np.flatnonzero(np.any(hermite, axis=1))
     total = np.zeros(group.max(initial=-1) + 1)

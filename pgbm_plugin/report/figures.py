@@ -29,18 +29,9 @@ _METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 def figure(name: str, alt: str, draw: Callable[[Axes], Any], height: float = 3.0) -> str:
-    """Return what `draw` draws as an svg element.
+    """Return what `draw` draws into the Axes it is given, as an svg element, 4.8 inches wide.
 
-    Parameters
-    ----------
-    name : str
-        Prefix of the ids in the figure, which must be unique in the page.
-    alt : str
-        Description of the figure, for screen readers.
-    draw : callable
-        Function that draws into the Axes it is given.
-    height : float
-        Height in inches; the width is 4.8.
+    `name` is the prefix of the ids in the figure, which must be unique in the page; `alt` is for screen readers.
     """
     from matplotlib import style
     from matplotlib.figure import Figure

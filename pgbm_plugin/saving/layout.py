@@ -257,21 +257,10 @@ SCALARS: dict[str, dict[str, Kind]] = {
     "model": {"mean": _choice("booster", "pgbm"), "variance": _choice("pgbm", "boosted", "auto"), "default_rho": _real},
 }
 
-# Sections that may be null.
-_OPTIONAL_SECTIONS = (
-    "objective",
-    "conformal",
-    "groups",
-    "correlation",
-    "observed",
-    "bounds",
-    "support",
-    "scale",
-    "training_scale",
-    "surroundings",
-)
 # Sections that older files do not have; they are written only if they are not null.
 NEW_SECTIONS = ("groups", "correlation", "observed", "bounds", "support", "surroundings")
+# Sections that may be null.
+_OPTIONAL_SECTIONS = ("objective", "conformal", "scale", "training_scale", *NEW_SECTIONS)
 
 
 def check_scalars(header: Mapping[str, Any], table: Mapping[str, Mapping[str, Kind]]) -> dict[str, Any]:

@@ -6,13 +6,13 @@ import io
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..boosters import booster_named
+from ..checks import check_model_file
 from ..leaves.certificate import Certificate
 from ..leaves.moments import LeafMoments
 from ..leaves.weights import LeafWeights
@@ -51,11 +51,7 @@ def save(state: ModelState, path: str | os.PathLike[str]) -> None:
 
 def read(path: str | os.PathLike[str]) -> ModelState:
     """Read a model from a file that `save` wrote; ValueError for a damaged or hostile one."""
-    source = Path(path)
-    if source.is_dir():
-        raise IsADirectoryError(f"{str(source)!r} is a directory: give the path of a model file")
-    if not source.is_file():
-        raise FileNotFoundError(f"no model file at {str(source)!r}")
+    source = check_model_file(path)
     try:
         with source.open("rb") as file:
             return _build(*unpack(file, os.fstat(file.fileno()).st_size))

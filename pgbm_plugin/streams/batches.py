@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import missing_column
-from ..errors import UnsupportedModelError
+from ..errors import naming
 from ..tables.frames import Frame, columns_of, is_frame
-from ..tables.in_memory import in_memory
+from ..tables.in_memory import in_memory, is_stream
 from ..tables.labelled import LabelledRows, RawRows, read_labelled
 from ..tables.rows import Rows, matrix_rows, table_length
 from ..trees.forest import Features, Forest
@@ -30,16 +28,6 @@ _LEAST_ROWS, _MOST_ROWS, _NUMBERS = 1 << 10, 1 << 17, 1 << 22
 
 Batch = tuple[str, RawRows]
 """A batch of unchecked rows, after the name that errors call it by."""
-
-
-def is_stream(X: Any) -> bool:
-    """Tell whether rows come in parts: an iterator, a path or pattern of files, a PyArrow data set or reader."""
-    if type(X) is np.ndarray:  # returns early, because single rows are predicted in microseconds
-        return False
-    if isinstance(X, (str, os.PathLike)) or hasattr(X, "__next__") or hasattr(X, "read_next_batch"):
-        return True
-    dataset = sys.modules.get("pyarrow.dataset")
-    return dataset is not None and isinstance(X, dataset.Dataset)
 
 
 def is_labelled_stream(X: Any) -> bool:
@@ -79,16 +67,8 @@ def unlabelled_stream(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield (name, features, table) for each batch of a source without labels.
 
-    Batches without rows are left out; if no batch has any, one of them is yielded.
-
-    Parameters
-    ----------
-    source : stream
-        An iterator of tables, or files.
-    features : Features
-        The model's columns.
-    keep, numbers : sequence of str
-        Further columns of the tables: `keep` are not converted, `numbers` are read as numbers.
+    Batches without rows are left out; if no batch has any, one of them is yielded. `keep` and `numbers` are further
+    columns of the tables: the first are not converted, the second are read as numbers.
     """
     if is_files(source):
         from .files import open_files
@@ -114,21 +94,17 @@ def unlabelled_stream(
         yield read(*last)
 
 
+def each_batch(source: Any, features: Features, predict: Callable[[Any], Any]) -> Iterator[Any]:
+    """Yield what `predict` returns for one batch after the other; errors name the batch."""
+    for name, rows, _ in unlabelled_stream(source, features):
+        with naming(name):
+            result = predict(rows)
+        yield result
+
+
 def batch_rows(features: Features) -> int:
     """Return the number of rows to read at a time."""
     return int(np.clip(_NUMBERS // max(1, features.count), _LEAST_ROWS, _MOST_ROWS))
-
-
-@contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Put the name of a batch in front of the errors that are raised inside."""
-    try:
-        yield
-    except UnsupportedModelError:
-        raise
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{name}: {error}") from error
 
 
 def read_batches(

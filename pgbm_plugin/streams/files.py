@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..checks import missing_column
+from ..errors import naming, needing
 from ..trees.forest import Features
-from .batches import feature_places, naming
+from .batches import feature_places
 from .categories import category_columns, encoded
 from .csvfiles import check_separated, csv_format, csv_schema, is_csv, plain_reason
 
@@ -164,8 +165,6 @@ def _name(fragment: Any) -> str:
 
 
 def import_dataset() -> Any:
-    try:
+    with needing("Parquet and CSV files need PyArrow: pip install 'pgbm-plugin[parquet]'"):
         import pyarrow.dataset
-    except ImportError as error:
-        raise ImportError("Parquet and CSV files need PyArrow: pip install 'pgbm-plugin[parquet]'") from error
     return pyarrow.dataset

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+from ..errors import naming
 from ..leaves.base_score import LabelSums, settle_base_score
 from ..leaves.first_trees import FirstTrees
 from ..leaves.gather import leaf_moments
@@ -13,7 +14,7 @@ from ..losses.custom_objectives import CustomObjective, check_takes_batches, on_
 from ..parallel import progress_bar
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
-from .batches import labelled_stream, naming, read_batches
+from .batches import labelled_stream, read_batches
 
 
 def stream_moments(

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from ..errors import naming
 from ..leaves.base_score import LabelSums, for_init_score, moments_from_mean
 from ..leaves.gather import leaf_moments
 from ..leaves.moments import LeafMoments
@@ -20,7 +21,6 @@ from ..tables.labelled import RawRows, read_labelled
 from ..tables.rows import check_count, table_length
 from ..trees.forest import Features, Forest
 from ..trees.training_spec import TrainingSpec
-from .batches import naming
 
 # Number of results that one task merges.
 _WIDTH = 8

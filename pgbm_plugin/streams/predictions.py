@@ -13,11 +13,13 @@ from typing import Any, BinaryIO
 from numpy.typing import ArrayLike
 
 from ..checks import interval_names, level_names, missing_column
+from ..errors import naming
 from ..parallel import progress_bar
 from ..tables.frames import columns_of
+from ..tables.in_memory import is_stream
 from ..trees.forest import Features
 from ..writing import check_place, replacing
-from .batches import is_files, is_stream, naming, unlabelled_stream
+from .batches import is_files, unlabelled_stream
 from .files import import_dataset, is_read
 
 Summarise = Callable[..., dict[str, Any]]

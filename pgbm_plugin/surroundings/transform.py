@@ -88,8 +88,7 @@ class Transform:
         given = given.reshape(-1)
         transformed = given
         for target in self.targets:
-            with np.errstate(all="ignore"):
-                transformed = _quietly(target.forward, transformed)
+            transformed = _quietly(target.forward, transformed)
         lost = ~np.isfinite(transformed)
         if lost.any():
             raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -150,9 +149,9 @@ class CategoricalRows(Rows):
         for j, values in self.own_categories():
             yield from ((self.codes[j].name, code, value) for code, value in enumerate(values) if value is not None)
 
-    @abstractmethod
     def _categories(self, j: int) -> Sequence[Any] | None:
         """Return the categories behind the codes 0, 1, ... of a column; None if they are not known."""
+        return None
 
 
 def with_seen_categories(features: Features, rows: Rows) -> Features:

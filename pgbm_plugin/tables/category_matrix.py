@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import AnyArray
 from ..trees.forest import Features
 from .categories import CategoricalRows, column_codes, distinct
-from .rows import check_count
+from .rows import check_shape
 
 
 class CategoryMatrix(CategoricalRows):
@@ -19,9 +16,7 @@ class CategoryMatrix(CategoricalRows):
 
     def __init__(self, X: AnyArray, features: Features):
         super().__init__(features)
-        if X.ndim != 2:
-            raise ValueError(f"X must have two dimensions, it has {X.ndim}")
-        check_count(X.shape[1], features)
+        check_shape(X.shape, features)
         self.X, self.n = X, X.shape[0]
         names = features.names or [str(j) for j in range(features.count)]
         self.codes = column_codes(features.category_columns or (), features, names.__getitem__)
@@ -39,6 +34,3 @@ class CategoryMatrix(CategoricalRows):
             except (TypeError, ValueError) as error:
                 raise ValueError(f"column {j} was numeric in training: {error}") from error
         return out
-
-    def _categories(self, j: int) -> Sequence[Any]:
-        return distinct(self.X[:, j].tolist())[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import NOT_REAL, Array
+from ..arrays import NOT_REAL, AnyArray, Array
 from ..device import to_host
 from .in_memory import in_memory
 
@@ -22,12 +22,7 @@ def read_column(name: str, values: Any, n: int, *, may_miss: bool = False) -> Ar
         column = _as_array(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be a column of numbers, not {type(values).__name__}: {error}") from error
-    if column.ndim == 2 and 1 in column.shape:
-        column = column.reshape(-1)
-    if column.ndim != 1:
-        raise ValueError(f"{name} must have one dimension, it has shape {column.shape}")
-    if len(column) != n:
-        raise ValueError(f"{name} has {len(column)} values, X has {n} rows")
+    column = flat(name, column, n)
     bad = np.isinf(column) if may_miss else ~np.isfinite(column)
     if bad.any():
         wrong = "infinite" if may_miss else "NaN or infinite"
@@ -61,13 +56,30 @@ def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> Array
     return weights
 
 
-def _as_array(values: Any) -> Array:
-    values = to_host(in_memory(values))
+def flat(name: str, column: AnyArray, n: int, values: str = "values") -> AnyArray:
+    """Return a column of n values with one dimension; refuse another shape. `values` is the word for them."""
+    if column.ndim == 2 and 1 in column.shape:
+        column = column.reshape(-1)
+    if column.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, it has shape {column.shape}")
+    if len(column) != n:
+        raise ValueError(f"{name} has {len(column)} {values}, X has {n} rows")
+    return column
+
+
+def to_numpy(values: Any) -> Any:
+    """Return a column of any library as a NumPy array; a list and the like as it is."""
+    values = to_host(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
-        values = values.detach()
+        values = values.detach().numpy()
     if hasattr(values, "to_numpy"):
-        # PyArrow converts booleans and decimals only if a copy is allowed
+        # PyArrow converts text, booleans and decimals only if a copy is allowed
         values = values.to_numpy(**{"zero_copy_only": False} if type(values).__module__ == "pyarrow.lib" else {})
+    return values
+
+
+def _as_array(values: Any) -> Array:
+    values = to_numpy(in_memory(values))
     array = np.asarray(values)
     if np.ma.isMaskedArray(values) or array.dtype.kind not in "fiubO":
         raise TypeError(f"its type is {'masked' if np.ma.isMaskedArray(values) else array.dtype}")

@@ -14,7 +14,7 @@ from ..device import gpu_number, gpu_of, has_usable_gpu, is_on_gpu, numba_array,
 from ..trees.forest import Features, Forest
 from .frames import check_names
 from .in_memory import in_memory
-from .rows import Rows, check_count, read_rows, table_length
+from .rows import Rows, check_shape, read_rows, table_length
 
 # A table in the host's memory is sent to a GPU if it has at least so many rows times trees.
 _LARGE = 1 << 30
@@ -84,9 +84,7 @@ class _RowsOnGpu(CudaRows):
         if hasattr(X, "columns"):
             X = _cudf_matrix(X, features)
         self.X = numba_array(X)
-        if self.X.ndim != 2:
-            raise ValueError(f"X must have two dimensions, it has {self.X.ndim}")
-        check_count(self.X.shape[1], features)
+        check_shape(self.X.shape, features)
         kind, self.n = self.X.dtype, self.X.shape[0]
         if kind.kind not in "fiub" or kind == np.float16:
             raise TypeError(f"X on the GPU has type {kind}; give float32, float64 or integers")

@@ -1,11 +1,36 @@
-"""Tables that only stand for others: narwhals frames, Dask collections, and all that gives its columns to Arrow."""
+"""Which tables are in memory: all but those that only stand for others, and rows that come in parts."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
+
+import numpy as np
+
+from ..errors import needing
 
 # Libraries whose objects are read as they are, though some of them would give their columns to Arrow as well.
 _READ_AS_THEY_ARE = {"numpy", "pandas", "polars", "pyarrow", "scipy", "torch", "cupy", "cudf"}
+
+
+def is_stream(X: Any) -> bool:
+    """Tell whether rows come in parts: an iterator, a path or pattern of files, a PyArrow data set or reader."""
+    if type(X) is np.ndarray:  # returns early, because single rows are predicted in microseconds
+        return False
+    if isinstance(X, (str, os.PathLike)) or hasattr(X, "__next__") or hasattr(X, "read_next_batch"):
+        return True
+    dataset = sys.modules.get("pyarrow.dataset")
+    return dataset is not None and isinstance(X, dataset.Dataset)
+
+
+def check_in_memory(X: Any) -> None:
+    """Refuse rows that come in parts."""
+    if is_stream(X):
+        raise TypeError(
+            "this method takes one table in memory, not files or an iterator: predict those with predict_dist or "
+            "predict_parquet; for tune and conformalize, read the rows into a table first"
+        )
 
 
 def in_memory(X: Any) -> Any:
@@ -27,10 +52,8 @@ def in_memory(X: Any) -> Any:
 
 def _as_arrow(X: Any) -> Any:
     """Return a PyArrow table with the columns of an object that offers them to any library."""
-    try:
+    with needing(f"a {type(X).__name__} is read through PyArrow: pip install pyarrow"):
         import pyarrow as pa
-    except ImportError as error:
-        raise ImportError(f"a {type(X).__name__} is read through PyArrow: pip install pyarrow") from error
     if hasattr(X, "__arrow_c_stream__"):
         return pa.table(X)
     from pyarrow.interchange import from_dataframe

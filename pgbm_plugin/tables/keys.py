@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import AnyArray
-from ..device import to_host
+from .columns import flat, to_numpy
 
 Codes = NDArray[np.intp]
 """(n,) number of each row's group."""
@@ -83,13 +83,7 @@ def combined(codes: Sequence[Codes]) -> Codes:
 
 
 def _read_column(name: str, values: Any, n: int) -> Groups:
-    column = _as_array(name, values)
-    if column.ndim == 2 and 1 in column.shape:
-        column = column.reshape(-1)
-    if column.ndim != 1:
-        raise ValueError(f"{name} must have one dimension, it has shape {column.shape}")
-    if len(column) != n:
-        raise ValueError(f"{name} has {len(column)} keys, X has {n} rows")
+    column = flat(name, _as_array(name, values), n, "keys")
     missing = _missing(column)
     if missing.any():
         raise ValueError(
@@ -109,12 +103,7 @@ def _read_column(name: str, values: Any, n: int) -> Groups:
 
 def _as_array(name: str, values: Any) -> AnyArray:
     """Return a column as an array; one of objects if it is a list, so that a missing key stays one."""
-    values = to_host(values)
-    if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
-        values = values.detach().numpy()
-    if hasattr(values, "to_numpy"):
-        # PyArrow converts text only if a copy is allowed
-        values = values.to_numpy(**{"zero_copy_only": False} if type(values).__module__ == "pyarrow.lib" else {})
+    values = to_numpy(values)
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or not hasattr(values, "__iter__"):
         raise TypeError(f"{name} must be a column with a key for each row, not {type(values).__name__}")
     if np.ma.isMaskedArray(values):

@@ -113,12 +113,7 @@ class _Matrix(Rows):
 
     def __init__(self, X: AnyArray, features: Features):
         super().__init__(features)
-        if X.ndim != 2:
-            hint = "; for one row give X.reshape(1, -1), or frame.iloc[[0]]" if X.ndim == 1 else ""
-            if X.ndim == 1 and features.count == 1:
-                hint = "; for one column give X.reshape(-1, 1), or series.to_frame()"
-            raise ValueError(f"X must have two dimensions, it has {X.ndim}{hint}")
-        check_count(X.shape[1], features)
+        check_shape(X.shape, features)
         self.X, self.n = X, X.shape[0]
         readable = "f" if features.dtype.char == "f" else "fd"
         self.codes = number_codes(range(features.count), features)
@@ -156,9 +151,7 @@ class SparseRows(Rows):
 
     def __init__(self, X: Any, features: Features):
         super().__init__(features)
-        if len(X.shape) != 2:
-            raise ValueError(f"X must have two dimensions, it has {len(X.shape)}")
-        check_count(X.shape[1], features)
+        check_shape(X.shape, features)
         if features.numbers_are_values and features.categories:
             raise TypeError("X is sparse, and the model has categorical columns: give X.toarray()")
         X = X.tocsr()
@@ -221,6 +214,17 @@ def _as_matrix(X: Any, features: Features) -> AnyArray:
             f"cannot read X of type {type(X).__name__} as a numeric table ({error}); give a NumPy array, a pandas or "
             f"polars DataFrame, a PyArrow table or a SciPy sparse matrix"
         ) from error
+
+
+def check_shape(shape: Sequence[int], features: Features) -> None:
+    """Refuse a table that is no matrix, or does not have as many columns as the model."""
+    if len(shape) == 2:
+        check_count(shape[1], features)
+        return
+    hint = "; for one row give X.reshape(1, -1), or frame.iloc[[0]]" if len(shape) == 1 else ""
+    if len(shape) == 1 and features.count == 1:
+        hint = "; for one column give X.reshape(-1, 1), or series.to_frame()"
+    raise ValueError(f"X must have two dimensions, it has {len(shape)}{hint}")
 
 
 def check_count(columns: int, features: Features) -> None:

@@ -144,18 +144,9 @@ class CRPSScorer:
     def scores(
         self, booster: Any, rounds: int, read_rounds: Callable[[int, int], Reading], also: str | None
     ) -> dict[str, float]:
-        """Return the score of each data set after so many iterations.
+        """Return the score of each data set after so many iterations of a live model.
 
-        Parameters
-        ----------
-        booster : live model
-            The model so far.
-        rounds : int
-            Number of its iterations.
-        read_rounds : callable
-            ``(begin, end)``: reads the trees of some iterations.
-        also : str or None
-            Name of the training data, if it is scored as well.
+        ``read_rounds(begin, end)`` reads the trees of some iterations. `also` names the training data, if it is scored.
         """
         run = self._run
         # LightGBM adds no tree if it finds no split, and it drops a constant first tree when another one follows

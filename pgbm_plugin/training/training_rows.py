@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..arrays import AnyArray, Array
 from ..boosters import read_model
-from ..boosters.booster import LeafPaths, TreeLeaves
+from ..boosters.booster import FollowedTraining, LeafPaths, TreeLeaves
 from ..errors import UnsupportedModelError, warn
 from ..leaves.base_score import LabelSums
 from ..leaves.comparison import leaf_errors
@@ -58,8 +58,8 @@ def _merged(sums: list[Array], rows: int) -> LeafMoments:
     return replace(reduce(LeafMoments.merge, chunks), rows=rows)
 
 
-class TrainingRows:
-    """The n training rows and their margins after the trees so far. Implements `boosters.booster.FollowedTraining`.
+class TrainingRows(FollowedTraining):
+    """The n training rows and their margins after the trees so far.
 
     Attributes
     ----------
@@ -118,20 +118,16 @@ class TrainingRows:
 
     @property
     def n_recorded(self) -> int:
-        """Return the number of trees that were recorded."""
         return len(self.recorded.leaves)
 
     @property
     def split_seen(self) -> bool:
-        """Return whether any recorded tree has a split."""
         return any(len(tree.value) > 1 for tree in self.recorded.leaves)
 
     def attach(self, model: Any) -> None:
-        """Store the recorded moments in the live model, for `wrap`."""
         setattr(model, ATTRIBUTE, self.recorded)
 
     def give_up(self, model: Any, trees: list[TreeLeaves]) -> None:
-        """Stop recording, because scores do not identify the leaves of these trees: store the reason, and warn."""
         failure = self._why_hidden(trees)
         setattr(model, ATTRIBUTE, replace(self.recorded, failure=failure))
         warn(f"record() ends here, but training goes on: {failure}")
@@ -153,10 +149,7 @@ class TrainingRows:
         return f"the training scores are not sums of leaf values in tree {first}"
 
     def check_first_tree(self) -> None:
-        """Refuse a training whose first tree does not follow from the data and the objective.
-
-        XGBoost stores a custom objective as reg:squarederror, so only the leaf values show it.
-        """
+        # XGBoost stores a custom objective as reg:squarederror, so only the leaf values show it
         forest, spec, moments = self.forest, self.spec, joined(self.recorded.moments)
         assert spec.objective is not None
         if spec.subsampled or spec.approximate:
@@ -171,10 +164,7 @@ class TrainingRows:
             )
 
     def tells_two(self, tree: TreeLeaves) -> bool:
-        """Tell whether the scores after another tree like this one will identify the leaves in both trees.
-
-        Every pair of leaves is a step, and all steps must differ by more than rounding: a birthday problem.
-        """
+        # every pair of leaves is a step, and all steps must differ by more than rounding: a birthday problem
         assert self.spec.objective is not None
         if self.at is not self.margin or self.spec.objective.gradients is not None:
             return False  # see `follow`
@@ -183,10 +173,6 @@ class TrainingRows:
         return 1 < steps <= _MAX_STEPS and steps**2 * hidden < _RISK
 
     def find(self, trees: list[TreeLeaves], score: AnyArray, link: int) -> LeafPaths | None:
-        """Find the leaves of rows in the next trees from the scores after them; None if these do not identify them.
-
-        `link` turns margins into the booster's scores.
-        """
         from ..kernels.cpu import BLOCK
         from ..kernels.record import find_steps
 
@@ -217,7 +203,6 @@ class TrainingRows:
         return paths if all(map_chunks(find_chunk, len(self.y), _chunk(len(self.y)), self.n_jobs)) else None
 
     def follow(self, trees: list[TreeLeaves], paths: LeafPaths, *, one_iteration: bool = True) -> None:
-        """Record trees and update the margins; the trees belong to one iteration, or to one each."""
         from ..kernels.accumulate import accumulators, add_rows, gradient_buffers
         from ..kernels.cpu import BLOCK
         from ..kernels.record import add_trees

@@ -6,7 +6,6 @@ import copy
 import pickle
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import numpy.lib.recfunctions as rfn
@@ -16,6 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from pgbm_plugin import UnsupportedModelError, embed, load, partial_moments, record, wrap
 from tests import naive
 from tests.boosters.histgradient import own_leaves, own_values
+from tests.quiet import quiet_wrap
 
 SMALL = {"max_iter": 6, "max_leaf_nodes": 8, "random_state": 0}
 
@@ -32,12 +32,6 @@ def rows():
 
 def fit(X, y, weight=None, **params):
     return HistGradientBoostingRegressor(**{**SMALL, **params}).fit(X, y, sample_weight=weight)
-
-
-def wrapped(*args, **given):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return wrap(*args, **given)
 
 
 def test_bits_at_the_edges(rows, leaf_labels):
@@ -78,17 +72,16 @@ def test_certificate_tells_true_rows_from_others(rows, loss, l2):
         certificate = wrap(model, X, y, sample_weight=w).certificate
         assert certificate.status == "certified"
         assert certificate.error < 1e-9
-        assert wrapped(model, X, one_off, sample_weight=w).certificate.status == "approximate"
-        assert wrapped(model, X, y, sample_weight=wrong).certificate.status == "approximate"
-        assert (
-            wrapped(model, X[:-1], y[:-1], sample_weight=None if w is None else w[:-1]).certificate.status == "held-out"
-        )
+        assert quiet_wrap(model, X, one_off, sample_weight=w).certificate.status == "approximate"
+        assert quiet_wrap(model, X, y, sample_weight=wrong).certificate.status == "approximate"
+        some = quiet_wrap(model, X[:-1], y[:-1], sample_weight=None if w is None else w[:-1])
+        assert some.certificate.status == "held-out"
 
 
 def test_weights_where_training_had_none_are_not_certified(rows):
     """Without l2 no leaf changes if all weights double; the sums of hessians do."""
     model = fit(*rows)
-    assert wrapped(model, *rows, sample_weight=np.full(700, 2.0)).certificate.status == "approximate"
+    assert quiet_wrap(model, *rows, sample_weight=np.full(700, 2.0)).certificate.status == "approximate"
 
 
 def test_moments_are_those_of_the_oracle_with_rows_of_weight_0(rows):
@@ -123,7 +116,7 @@ def test_settings_that_change_no_leaf_formula(rows):
 def test_a_rate_that_warm_start_changed_is_not_certified_by_the_last(rows):
     model = HistGradientBoostingRegressor(**SMALL, warm_start=True).fit(*rows)
     model.set_params(max_iter=9, learning_rate=0.3).fit(*rows)
-    assert wrapped(model, *rows).certificate.status == "approximate"
+    assert quiet_wrap(model, *rows).certificate.status == "approximate"
 
 
 def test_monotone_bounds(rows):
@@ -132,7 +125,7 @@ def test_monotone_bounds(rows):
     free, idle = fit(X, y, max_leaf_nodes=2), fit(X, y, max_leaf_nodes=2, monotonic_cst=[1, 0, 1, 0])
     assert wrap(free, X, y).certificate.status == wrap(idle, X, y).certificate.status == "certified"
     model = fit(X, y, monotonic_cst=[1, 0, -1, 0], max_leaf_nodes=16)
-    pm = wrapped(model, X, y)
+    pm = quiet_wrap(model, X, y)
     assert pm.certificate.status == "approximate"
     assert "monotonic_cst bounds" in pm.certificate.sentence
     assert np.array_equal(pm.predict(X), model.predict(X))
@@ -145,7 +138,7 @@ def test_monotone_bounds(rows):
 
 def test_absolute_error_is_approximate(rows):
     model = fit(*rows, loss="absolute_error")
-    pm = wrapped(model, *rows)
+    pm = quiet_wrap(model, *rows)
     assert pm.certificate.status == "approximate"
     assert "absolute_error renews its leaves" in pm.certificate.sentence
     assert np.array_equal(pm.predict(rows[0]), model.predict(rows[0]))

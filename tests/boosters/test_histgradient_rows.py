@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -15,6 +13,7 @@ from sklearn.model_selection import KFold
 from pgbm_plugin import load, out_of_fold, wrap
 from pgbm_plugin.sklearn import PGBMRegressor
 from tests.boosters.histgradient import own_leaves
+from tests.quiet import quiet_wrap
 
 SMALL = {"max_iter": 8, "max_leaf_nodes": 8, "random_state": 0}
 NAMES = ["fig", "date", "elder", "apple", "cherry"]
@@ -42,12 +41,6 @@ def fit(X, y, weight=None, **params):
     return HistGradientBoostingRegressor(**{**SMALL, **params}).fit(X, y, sample_weight=weight)
 
 
-def wrapped(*args, **given):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return wrap(*args, **given)
-
-
 STOPPING = {"early_stopping": True, "n_iter_no_change": 3, "max_iter": 30}
 
 
@@ -66,7 +59,8 @@ def test_rows_held_back_to_stop_early_are_found_again(rows, params, weighted):
     # they are those of the trees, and not just as many
     one_off = y.copy()
     one_off[np.argmax(own_leaves(model, X)[:, 0])] += 1.0
-    assert wrapped(model, np.roll(X, 1, axis=0), np.roll(y, 1), sample_weight=weight).certificate.status != "certified"
+    rolled = quiet_wrap(model, np.roll(X, 1, axis=0), np.roll(y, 1), sample_weight=weight)
+    assert rolled.certificate.status != "certified"
 
 
 def test_stopping_on_the_rows_of_training_holds_none_back(rows):
@@ -94,7 +88,7 @@ def test_rows_of_training_alone_certify_too(rows):
     model = fit(X, y, **STOPPING)
     train, _ = train_test_split(np.arange(900), test_size=0.1, random_state=model._random_seed)
     assert wrap(model, X[train], y[train]).certificate.status == "certified"
-    certificate = wrapped(model, X[:700], y[:700]).certificate
+    certificate = quiet_wrap(model, X[:700], y[:700]).certificate
     assert certificate.status == "held-out"
     assert "held" not in certificate.sentence
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from itertools import combinations
 
@@ -20,6 +19,7 @@ from pgbm_plugin.predict.predictions import predict_margins
 from pgbm_plugin.predict.recursion import margins_and_variances
 from pgbm_plugin.tables.rows import read_rows
 from pgbm_plugin.trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
+from tests.quiet import quiet_wrap
 
 LGB = {"num_leaves": 9, "min_data_in_leaf": 5, "min_data_per_group": 5, "verbose": -1, "num_threads": 1}
 XGB = {"max_depth": 4, "nthread": 1}
@@ -93,12 +93,6 @@ def with_scale(model, power, share_of_floor=0.01):
     scale = LogScale(step, 0.4, power, share_of_floor * model.state.typical_variance())
     model.state = replace(model.state, chosen=replace(model.chosen, scale=scale))
     return model
-
-
-def quiet_wrap(*args, **kwargs):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return wrap(*args, **kwargs)
 
 
 def train(booster, X, y, **params):

@@ -27,6 +27,7 @@ from pgbm_plugin.saving import container
 from pgbm_plugin.saving.layout import ARRAYS
 from pgbm_plugin.saving.model_bytes import to_bytes
 from tests.core.matrix import KINDS, LIGHTGBM, XGBOOST
+from tests.quiet import quiet_wrap
 from tests.saving.saved import said
 
 LGB = {"num_leaves": 7, "min_data_in_leaf": 10, "verbose": -1, "num_threads": 1}
@@ -38,12 +39,6 @@ def train(booster, X, y, params, **more):
     if booster == "lightgbm":
         return lgb.train({**LGB, **params}, lgb.Dataset(X, y, **more), 6)
     return xgb.train({**XGB, **params}, xgb.DMatrix(X, y, enable_categorical=True, **more), 6)
-
-
-def quiet_wrap(*args, **kwargs):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of certificates, which are tested elsewhere
-        return wrap(*args, **kwargs)
 
 
 def squared(margin, y):

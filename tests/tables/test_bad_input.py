@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -12,15 +11,7 @@ from scipy import sparse
 
 from pgbm_plugin import wrap
 from pgbm_plugin.trees.forest import ZERO_BOUND
-
-LGB = {"num_leaves": 8, "min_data_in_leaf": 10, "num_threads": 1, "verbose": -1}
-XGB = {"max_depth": 3, "nthread": 1}
-
-
-def train(kind, X, y, params=None, rounds=3):
-    if kind == "lightgbm":
-        return lgb.train({**LGB, **(params or {})}, lgb.Dataset(X, y), rounds)
-    return xgb.train({**XGB, **(params or {})}, xgb.DMatrix(X, y), rounds)
+from tests.small import XGB, train
 
 
 @pytest.fixture(scope="module", params=["lightgbm", "xgboost"])

@@ -74,14 +74,6 @@ def test_derivatives_of_levels(loss, n_levels):
     assert not np.allclose(np.diag(H), H.sum(1), rtol=0.1)
 
 
-def test_groups_may_have_names():
-    p, y = rows(20)
-    named = np.array(["north", "south"])[np.arange(20) % 2]
-    one = torch_objective(squared, levels=[(named, [1.0, 3.0])]).derivatives(p, y)
-    two = torch_objective(squared, levels=[(np.arange(20) % 2, [1.0, 3.0])]).derivatives(p, y)
-    np.testing.assert_array_equal(one, two)
-
-
 def trees(booster):
     if isinstance(booster, xgb.Booster):
         return booster.trees_to_dataframe()[["Tree", "Feature", "Split", "Gain"]]
@@ -155,12 +147,13 @@ def test_coupling_that_starts_later():
         torch_objective(lambda p, y: ((p - y) ** 2).sum() + len(y) * p.var() ** 2)(y, np.zeros(len(y)))
 
 
-def test_weights_of_groups_by_name():
+def test_groups_and_their_weights_by_name():
     p, y = rows(20)
-    named = np.array(["north", "south"])[np.arange(20) % 2]
-    by_name = torch_objective(squared, levels=[(named, pd.Series({"south": 3.0, "north": 1.0}))]).derivatives(p, y)
-    by_place = torch_objective(squared, levels=[(named, [1.0, 3.0])]).derivatives(p, y)
-    np.testing.assert_array_equal(by_name, by_place)
+    number = np.arange(20) % 2
+    named = np.array(["north", "south"])[number]
+    want = torch_objective(squared, levels=[(number, [1.0, 3.0])]).derivatives(p, y)
+    for weight in ([1.0, 3.0], pd.Series({"south": 3.0, "north": 1.0})):
+        np.testing.assert_array_equal(torch_objective(squared, levels=[(named, weight)]).derivatives(p, y), want)
 
 
 def test_divergence_is_foretold(numeric):

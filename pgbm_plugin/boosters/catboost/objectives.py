@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UnsupportedModelError
 from ...trees.objectives import (
     CUT_HUBER,
     GRADIENT_STEP,
@@ -24,6 +23,7 @@ from ...trees.objectives import (
     TWEEDIE,
     Objective,
 )
+from ..booster import unsupported_loss
 
 _NEWTON = (
     Objective("RMSE", SQUARED),
@@ -71,11 +71,7 @@ def objective_of(params: Mapping[str, Any]) -> Objective | None:
     elif method == "Exact" and loss == "LogCosh":
         name = "LogCosh (Exact)"
     if name not in OBJECTIVES:
-        supported = sorted({o.name.partition(" ")[0] for o in OBJECTIVES.values()})
-        raise UnsupportedModelError(
-            f"loss_function {loss!r:.60} is not supported: a mean and a variance need a regression loss, one of "
-            f"{', '.join(supported)}"
-        )
+        raise unsupported_loss("loss_function", loss, {o.name.partition(" ")[0] for o in OBJECTIVES.values()})
     objective = OBJECTIVES[name]
     if objective.parameter is None:
         return objective

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...arrays import AnyArray, Array
-from ...errors import UnsupportedModelError
+from ...errors import UnsupportedModelError, needing
 from ...trees.objectives import Gradients
 from ...trees.training_spec import TrainingSpec
-from ..booster import Train
+from ..booster import OTHER_WAY, Train
 from .document import load, load_live
 
 # Parameters that belong to one run: its files, its metrics, its length.
@@ -21,17 +21,14 @@ _OF_ONE_RUN = {
 
 def refit(model: Any, spec: TrainingSpec) -> Train:
     """Return a function that trains on other rows with the parameters of a live model or of a model file's bytes."""
-    try:
+    with needing("cv= trains again, which needs CatBoost: pip install 'pgbm-plugin[catboost]'"):
         import catboost
-    except ImportError as error:
-        raise ImportError("cv= trains again, which needs CatBoost: pip install 'pgbm-plugin[catboost]'") from error
 
     document = load(model) if isinstance(model, bytes) else load_live(model)
     info, stored = document["features_info"], document["model_info"]["params"]
     if info.get("categorical_features"):
         raise UnsupportedModelError(
-            "cv= trains again on codes, and CatBoost's models store hashes in place of categories: train on folds "
-            "yourself, and give their predictions to model.tune(X, y, out_of_fold=p)"
+            f"cv= trains again on codes, and CatBoost's models store hashes in place of categories: {OTHER_WAY}"
         )
     params = {name: value for name, value in stored["flat_params"].items() if name not in _OF_ONE_RUN}
     params |= {"iterations": len(spec.alpha), "verbose": False, "allow_writing_files": False}
@@ -43,10 +40,7 @@ def refit(model: Any, spec: TrainingSpec) -> Train:
         X: Any, y: Array, weight: AnyArray | None, init_score: Array | None, gradients: Gradients | None
     ) -> catboost.CatBoost:
         if gradients is not None:
-            raise UnsupportedModelError(
-                "cv= cannot repeat CatBoost's training with a custom objective: train on folds yourself, and give "
-                "their predictions to model.tune(X, y, out_of_fold=p)"
-            )
+            raise UnsupportedModelError(f"cv= cannot repeat CatBoost's training with a custom objective: {OTHER_WAY}")
         pool = catboost.Pool(X, y, weight=weight, baseline=init_score, feature_names=names if all(names) else None)
         return catboost.CatBoost(params).fit(pool)
 

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import AnyArray
-from ...errors import UnsupportedModelError
 from ...trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
 from ...trees.objectives import Objective
 from ...trees.training_spec import TrainingSpec, without_constants
-from ..booster import Reading
+from ..booster import Reading, finding, unsupported_loss
 from .bounds import leaves_at_bounds
 from .categories import Categories, read_categories
 from .layout import check_layout
@@ -34,13 +33,9 @@ def read(estimator: Any) -> Reading:
     """Read a fitted HistGradientBoostingRegressor; refuse a classifier, a quantile, and other layouts, by name."""
     objective = _objective(estimator)
     check_layout(estimator)
-    try:
+    with finding(f"damaged {type(estimator).__name__}"):
         forest = _forest(estimator, objective)
         return forest, _training_spec(estimator, objective, forest)
-    except UnsupportedModelError:
-        raise
-    except (ValueError, IndexError, TypeError, OverflowError) as error:
-        raise ValueError(f"damaged {type(estimator).__name__}: {error}") from error
 
 
 def _objective(estimator: Any) -> Objective:
@@ -48,10 +43,7 @@ def _objective(estimator: Any) -> Objective:
     if not hasattr(estimator, "_loss") or loss in _LOSSES:
         return OBJECTIVES[_LOSSES.get(loss, "squared_error")]
     shown = str(estimator.loss) if isinstance(estimator.loss, str) else loss
-    raise UnsupportedModelError(
-        f"loss {shown!r} is not supported: a mean and a variance need a regression loss, one of "
-        f"{', '.join(sorted(OBJECTIVES))}"
-    )
+    raise unsupported_loss("loss", shown, OBJECTIVES)
 
 
 def _forest(estimator: Any, objective: Objective) -> Forest:

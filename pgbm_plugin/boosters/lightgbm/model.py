@@ -13,7 +13,7 @@ from ...errors import UnsupportedModelError
 from ...trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, ZERO_BOUND, ZERO_IS_MISSING, Features, Forest
 from ...trees.objectives import IDENTITY, SQUARED, Objective
 from ...trees.training_spec import TrainingSpec, without_constants
-from ..booster import Reading
+from ..booster import Reading, finding, unsupported_loss
 from .objectives import OBJECTIVES
 from .text import ModelText, parse
 
@@ -46,17 +46,13 @@ def read(text: str, live_params: Mapping[str, Any] | None = None) -> Reading:
     """Read a model's text; `live_params` are those of a live booster, exact where the text is rounded."""
     model = parse(text)
     params = _Parameters(model.params, live_params or {})
-    try:
+    with finding("damaged LightGBM model"):
         objective = _objective(model, params)
         if objective is not None and model.leaves.max() == 1 and objective.link == IDENTITY:
             # no tree was split, no gradient used: the spread of a constant is that of the labels
             objective = replace(objective, code=SQUARED)
         forest = _forest(model, objective)
         return forest, _training_spec(model, params, objective, forest)
-    except UnsupportedModelError:
-        raise
-    except (ValueError, IndexError, TypeError, OverflowError) as error:
-        raise ValueError(f"damaged LightGBM model: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -93,10 +89,7 @@ def _objective(model: ModelText, params: _Parameters) -> Objective | None:
         return None
     name = "regression sqrt" if words[0] == "regression" and "sqrt" in words else words[0]
     if name not in OBJECTIVES:
-        raise UnsupportedModelError(
-            f"objective {name!r} is not supported: a mean and a variance need a regression objective, one of "
-            f"{', '.join(sorted(OBJECTIVES))}"
-        )
+        raise unsupported_loss("objective", name, OBJECTIVES)
     objective = OBJECTIVES[name]
     return replace(objective, value=params.number(objective.parameter or "", objective.default))
 

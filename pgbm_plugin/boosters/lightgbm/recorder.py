@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UnsupportedModelError
-from ..booster import Follow, FollowedTraining, TreeLeaves
+from ..booster import Follow, FollowedTraining, TreeLeaves, check_followed
 from .text import leaf_values, parse
 
 
@@ -31,7 +30,7 @@ class LightGBMRecorder:
         model, rows = env.model, self._rows
         if env.iteration == env.begin_iteration:
             rows, self._unread = None, []
-            _check_training(model, continued=env.begin_iteration > 0)
+            check_followed(hasattr(model, "boosters"), "init_model" if env.begin_iteration > 0 else "")
         elif rows is None:
             return  # recording has ended
         grown = rows is None or model.num_trees() > rows.n_recorded + len(self._unread)
@@ -65,13 +64,3 @@ class LightGBMRecorder:
             return None
         rows.follow(trees, paths, one_iteration=False)
         return rows
-
-
-def _check_training(model: Any, continued: bool) -> None:
-    if hasattr(model, "boosters"):
-        raise UnsupportedModelError("cv trains a model a fold, and record follows one: train the model to be wrapped")
-    if continued:
-        raise UnsupportedModelError(
-            "init_model: record has not seen the trees that training continues from; train without it, and call "
-            "wrap(booster, X, y)"
-        )

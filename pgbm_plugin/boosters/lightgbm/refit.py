@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...arrays import AnyArray, Array
+from ...errors import needing
 from ...trees.objectives import Gradients
 from ...trees.training_spec import TrainingSpec
 from ..booster import Train
@@ -21,10 +22,8 @@ _OF_ONE_RUN = {
 
 def refit(model: Any, spec: TrainingSpec) -> Train:
     """Return a function that trains on other rows with the parameters of a live model or of a model file's bytes."""
-    try:
+    with needing("cv= trains again, which needs LightGBM: pip install 'pgbm-plugin[lightgbm]'"):
         import lightgbm as lgb
-    except ImportError as error:
-        raise ImportError("cv= trains again, which needs LightGBM: pip install 'pgbm-plugin[lightgbm]'") from error
 
     text = model if isinstance(model, bytes) else model.model_to_string().encode()
     with TemporaryDirectory() as folder:

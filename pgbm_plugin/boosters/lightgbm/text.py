@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UnsupportedModelError
+from ..booster import finding
 
 # What is read of every tree: key, type, and whether there is one number per split or per leaf.
 _FIELDS: dict[str, tuple[type, str]] = {
@@ -74,22 +75,15 @@ class ModelText:
         return np.asarray((self.trees["decision_type"] & 1) != 0)
 
 
-def parse(text: str) -> ModelText:
-    """Cut a model up; ValueError if it is damaged."""
-    try:
-        return _parse(text.replace("\r\n", "\n"))
-    except UnsupportedModelError:
-        raise
-    except (KeyError, ValueError, OverflowError, RecursionError) as error:
-        raise ValueError(f"truncated or damaged LightGBM model: {error}") from error
-
-
 def leaf_values(text: str) -> NDArray[np.float64]:
     """Return the leaf values of the only tree in a live model's text, and read nothing else."""
     return _numbers(text.partition("\nleaf_value=")[2].partition("\n")[0], np.float64)
 
 
-def _parse(text: str) -> ModelText:
+@finding("truncated or damaged LightGBM model")
+def parse(text: str) -> ModelText:
+    """Cut a model up; ValueError if it is damaged."""
+    text = text.replace("\r\n", "\n")
     body, end, tail = text.partition("\nend of trees")
     head, *blocks = body.split("\nTree=")
     header = dict(_pairs(head))
@@ -118,6 +112,9 @@ def _parse(text: str) -> ModelText:
         raise ValueError("a tree has no leaves")
     if header.get("version") == "v2":  # before LightGBM 2.3: no sums of hessians, which later versions read as 0
         trees = [{"leaf_weight": " ".join("0" * n), **tree} for n, tree in zip(leaves, trees, strict=True)]
+    shrinkage = np.array([float(tree.get("shrinkage", "1")) for tree in trees])
+    if not np.all(np.isfinite(shrinkage)):
+        raise ValueError("shrinkage is not finite")
     pandas = re.search(r"^pandas_categorical:(.*)$", tail, re.MULTILINE)
     return ModelText(
         header,
@@ -125,16 +122,10 @@ def _parse(text: str) -> ModelText:
         dict(re.findall(r"^\[(\w+): (.*)\]$", tail, re.MULTILINE)),
         (json.loads(pandas.group(1)) if pandas else None) or [],
         leaves,
-        _finite(np.array([float(tree.get("shrinkage", "1")) for tree in trees]), "shrinkage"),
+        shrinkage,
         {key: _joined(trees, key, dtype, kind, leaves) for key, (dtype, kind) in _FIELDS.items()},
         *_category_sets(trees),
     )
-
-
-def _finite(numbers: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    if not np.all(np.isfinite(numbers)):
-        raise ValueError(f"{name} is not finite")
-    return numbers
 
 
 def _pairs(block: str) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from ...errors import UnsupportedModelError
 from ...trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
 from ...trees.objectives import IDENTITY, Objective
 from ...trees.training_spec import TrainingSpec, without_constants
-from ..booster import Reading
+from ..booster import Reading, finding, unsupported_loss
 from . import dropout, ubjson
 from .flat_trees import FlatTrees, flatten
 from .objectives import OBJECTIVES
@@ -83,7 +83,7 @@ def read(
         The estimator's `missing` value.
     """
     learner = document["learner"]
-    try:
+    with finding("damaged XGBoost model"):
         objective = _objective(learner)
         drops = dropout.drops_trees(learner, config)
         flat = flatten(learner, as_estimator)
@@ -94,10 +94,6 @@ def read(
         value = dropout.weighed(value, weight, learner, base_margin, as_estimator)
         forest = _forest(flat, features, objective, value, base_margin)
         return forest, _training_spec(config, flat, forest, objective, drops)
-    except UnsupportedModelError:
-        raise
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"damaged XGBoost model: {error}") from error
 
 
 def _objective(learner: Mapping[str, Any]) -> Objective:
@@ -111,10 +107,7 @@ def _objective(learner: Mapping[str, Any]) -> Objective:
     stored = learner["objective"]
     name = "reg:squarederror" if stored["name"] == "reg:linear" else stored["name"]
     if name not in OBJECTIVES:
-        raise UnsupportedModelError(
-            f"objective {name!r} is not supported: a mean and a variance need a regression objective, one of "
-            f"{', '.join(sorted(OBJECTIVES))}"
-        )
+        raise unsupported_loss("objective", name, OBJECTIVES)
     if int(model.get("num_target", "1")) > 1:
         raise UnsupportedModelError(several)
     objective = OBJECTIVES[name]

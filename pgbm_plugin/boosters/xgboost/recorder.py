@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import UnsupportedModelError
 from ...trees.objectives import IDENTITY
-from ..booster import Follow, FollowedTraining, LeafPaths, TreeLeaves
+from ..booster import Follow, FollowedTraining, LeafPaths, TreeLeaves, check_followed
 from .flat_trees import flatten
 from .model import load
 
@@ -38,15 +38,8 @@ class XGBoostRecorder:
     def before_training(self, model: Any) -> Any:
         if self.data is None:
             raise ValueError("a copied record(dtrain) has lost its matrix: make a new one for each training")
-        if hasattr(model, "cvfolds"):
-            raise UnsupportedModelError(
-                "cv trains a model a fold, and record follows one: train the model to be wrapped"
-            )
-        if model.num_boosted_rounds():
-            raise UnsupportedModelError(
-                "xgb_model: record has not seen the trees that training continues from; train without it, and call "
-                "wrap(booster, X, y)"
-            )
+        folds = hasattr(model, "cvfolds")
+        check_followed(folds, "xgb_model" if not folds and model.num_boosted_rounds() else "")
         self._rows, self._rounds = None, 0
         return model
 
