@@ -52,6 +52,7 @@ def test_tune_measures_levels(suffix, folder, tmp_path, capsys):
     assert min(found.r) > 0.0
 
 
+@pytest.mark.filterwarnings("ignore:The 'float_precision' argument is deprecated")  # pandas 3.1 reads so by default
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("by", [["day"], ["shop"], ["shop", "day"]])
 def test_predict_writes_totals(by, suffix, folder, tmp_path, capsys):

@@ -338,6 +338,7 @@ class Query:
         setattr(self, name, getattr(frame, name))
 
 
+@pytest.mark.filterwarnings("ignore:The Dataframe Interchange Protocol is deprecated")  # pandas 3.1; others have it
 @pytest.mark.parametrize("protocol", ["__arrow_c_stream__", "__dataframe__"])
 def test_tables_of_other_libraries(protocol, mixed):
     X, y = mixed
