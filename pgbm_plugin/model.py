@@ -396,6 +396,7 @@ class ProbabilisticModel:
         init_score: Any = None,
         device: str | None = None,
         sample_weight: Any = None,
+        groups: Any = None,
     ) -> Any:
         """Return a frame: mean, which is the prediction, std, quantiles such as q05, ends such as lower90 and upper90.
 
@@ -406,7 +407,7 @@ class ProbabilisticModel:
             of `X`.
         quantiles, intervals : array-like
             Levels of quantiles, and coverages of central intervals.
-        init_score, device, sample_weight
+        init_score, device, sample_weight, groups
             As in `predict`.
         """
         from .tables.frame_like import frame_like
@@ -414,7 +415,7 @@ class ProbabilisticModel:
         _check_table(X)
         level_names(quantiles), interval_names(intervals)  # refuse bad levels before the work
         X = in_memory(X)
-        found = self._distributions(X, init_score, device, sample_weight)
+        found = self._distributions(X, init_score, device, sample_weight, groups)
         return frame_like(X, summary(*found, quantiles, intervals))
 
     def predict_parquet(
@@ -683,6 +684,7 @@ class ProbabilisticModel:
         X: Any,
         y: Any,
         *,
+        groups: Any = None,
         window: int | None = None,
         step: float | None = None,
         init_score: Any = None,
@@ -707,6 +709,8 @@ class ProbabilisticModel:
         ----------
         X, y : table and column
             At least one row, and the labels. Leave out rows whose label is not known yet.
+        groups : column, or tuple of columns, optional
+            Group of each row, as in `predict`, if `conformalize` got groups. All groups follow the labels together.
         window : int, optional
             Number of latest residuals that the shape is taken from, at least 50. At the start, they are the last ones
             of calibration. Default: that of the last call, at first 1000. A smaller one follows faster and is noisier.
@@ -723,7 +727,8 @@ class ProbabilisticModel:
 
         _check_table(X)
         raw = RawRows(X, y, None, init_score)
-        chosen = observe(self.state, raw, window, step, self._device(device), self.n_jobs)
+        device = self._device(device)
+        chosen = observe(self.state, raw, groups, window, step, device, self.n_jobs, vars(self))
         self.state = replace(self.state, chosen=chosen)
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -71,6 +71,11 @@ class ConformalGroups:
     def _bin(self) -> dict[Key, int]:
         """Return the bin of the residuals for each key: 0, which has all of them, or one of its own."""
         return dict(zip(self.keys, np.where(self.own, np.cumsum(self.own), 0).tolist(), strict=True))
+
+    def rescaled(self, ratio: float) -> ConformalGroups:
+        """Return bins of the spread after all variances became `ratio` times larger."""
+        assert self.edges is not None
+        return replace(self, edges=self.edges * np.sqrt(ratio))
 
     def bins_of_keys(self, values: Any, n: int, told: dict[str, Any]) -> Codes:
         """Return the bins of n rows to predict, which have these keys; 0 for a key that is new or has few rows.

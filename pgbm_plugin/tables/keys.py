@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from ..arrays import AnyArray
 from ..device import to_host
+from .in_memory import in_memory
 
 Codes = NDArray[np.intp]
 """(n,) number of each row's group."""
+
+_COMBINATION = "for the combination of several columns, give a tuple of them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,10 @@ def read_groups(name: str, values: Any, n: int) -> Groups:
         return _read_column(name, values, n)
     if not values:
         raise ValueError(f"{name} is an empty tuple: give a column of keys, or a tuple of columns")
+    if all(isinstance(part, (str, bytes, int, float)) for part in values):
+        raise TypeError(
+            f"{name} is a tuple of keys, but a tuple stands for several columns: give the keys of the rows as a list"
+        )
     parts = [_read_column(f"{name}[{k}]", part, n) for k, part in enumerate(values)]
     code, first = _in_order(combined([part.code for part in parts]))
     keys = np.fromiter((tuple(part.keys[part.code[row]] for part in parts) for row in first), object, len(first))
@@ -87,9 +94,10 @@ def _read_column(name: str, values: Any, n: int) -> Groups:
     if column.ndim == 2 and 1 in column.shape:
         column = column.reshape(-1)
     if column.ndim != 1:
-        raise ValueError(f"{name} must have one dimension, it has shape {column.shape}")
+        raise ValueError(f"{name} must have one dimension, it has shape {column.shape}: {_COMBINATION}")
     if len(column) != n:
-        raise ValueError(f"{name} has {len(column)} keys, X has {n} rows")
+        nested = len(column) > 0 and hasattr(column[0], "__len__") and not isinstance(column[0], (str, bytes, tuple))
+        raise ValueError(f"{name} has {len(column)} keys, X has {n} rows{f': {_COMBINATION}' if nested else ''}")
     missing = _missing(column)
     if missing.any():
         raise ValueError(
@@ -109,14 +117,17 @@ def _read_column(name: str, values: Any, n: int) -> Groups:
 
 def _as_array(name: str, values: Any) -> AnyArray:
     """Return a column as an array; one of objects if it is a list, so that a missing key stays one."""
-    values = to_host(values)
+    values = to_host(in_memory(values))
     if hasattr(values, "detach"):  # a torch tensor, perhaps one that keeps gradients
         values = values.detach().numpy()
     if hasattr(values, "to_numpy"):
         # PyArrow converts text only if a copy is allowed
         values = values.to_numpy(**{"zero_copy_only": False} if type(values).__module__ == "pyarrow.lib" else {})
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or not hasattr(values, "__iter__"):
-        raise TypeError(f"{name} must be a column with a key for each row, not {type(values).__name__}")
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__") or not hasattr(values, "__iter__"):
+        raise TypeError(
+            f"{name} must be a column with a key for each row, not {type(values).__name__}: give a list or an array; "
+            f"{_COMBINATION}"
+        )
     if np.ma.isMaskedArray(values):
         raise TypeError(f"{name} is a masked array: give an array without a mask")
     column = values if isinstance(values, np.ndarray) else np.fromiter(values, object, len(values))
