@@ -190,6 +190,7 @@ def test_methods_agree(by_shop):
     assert np.array_equal(mean, by_shop.predict(X))
     assert np.array_equal(std, d.std())
     assert np.array_equal(by_shop.predict_columns(X, intervals=[0.8], groups=shop)["lower80"], d.interval(0.8)[0])
+    assert np.array_equal(by_shop.predict_frame(X, intervals=[0.8], groups=shop)["lower80"], d.interval(0.8)[0])
     assert np.array_equal(d[7:9].ppf(0.9), d.ppf(0.9)[7:9])
     single = [by_shop.predict_dist(X[[k]], groups=shop[[k]]).crps(y[k])[0] for k in range(20)]
     np.testing.assert_allclose(single, d.crps(y)[:20], rtol=1e-12)
@@ -205,7 +206,7 @@ def test_says_so(by_shop, model):
 
 def test_missing_groups_at_prediction(by_shop):
     X, _, shop = grouped(20, 3)
-    for method in ("predict_dist", "predict_interval", "predict_var", "predict_columns"):
+    for method in ("predict_dist", "predict_interval", "predict_var", "predict_columns", "predict_frame"):
         with pytest.raises(ValueError, match=r"give the group of each row, groups=, or call model\.conformalize again"):
             getattr(by_shop, method)(X)
     with pytest.raises(ValueError, match="give the group of each row"):
