@@ -32,11 +32,9 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--groups", type=names, default=[], metavar="COL,COL", help="columns of the groups, if tune got --groups"
     )
+    command.add_argument("--window", type=int, metavar="ROWS", help="latest rows that count (default: as before, 1000)")
     command.add_argument(
-        "--window", type=int, metavar="ROWS", help="latest rows that count (default: as before, or 1000)"
-    )
-    command.add_argument(
-        "--step", type=float, metavar="S", help="how fast the ends move, up to 1 (default: as before, or 0.02)"
+        "--step", type=float, metavar="S", help="how fast the ends move, up to 1 (default: as before, 0.02)"
     )
     add_common(command, "file for the adapted model (default: replace MODEL)", required=False)
 
