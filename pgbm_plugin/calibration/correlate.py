@@ -142,9 +142,8 @@ def _level(code: Codes, codes: Sequence[Codes], variance: Array, weight: Array) 
     own, square = sum_by(code, weight * values), _squares(code, weight)
     around = own - sum_by(code, weight**3 * values) / square
     normal = ~of_counts | (np.bincount(code) >= _NORMAL)
-    return _Level(
-        own, around.clip(min=0.0), square**2 / _squares(code, weight**2) - 1.0, np.stack(shared, axis=1), normal
-    )
+    freedom = square**2 / _squares(code, weight**2) - 1.0
+    return _Level(own, around.clip(min=0.0), freedom, np.stack(shared, axis=1), normal)
 
 
 def _kept(limit: float) -> float:
@@ -182,8 +181,8 @@ def _pair_sums(sums: Sequence[_Sums]) -> Array:
 def _limited(levels: Sequence[_Level], sums: Sequence[_Sums], r: Array) -> list[_Sums]:
     """Return sums of scores, where normal, within `_LIMIT` deviations of 0, and scaled by what that takes from them.
 
-    The deviation of a group follows the scatter of its rows around their mean. So a group that is noisier than its model
-    says is not limited too early, and one that lies far from 0 as a whole, such as a holiday, does not raise its limit.
+    The deviation of a group follows the scatter of its rows around their mean. So a group that is noisier than
+    predicted has a wider limit. One that lies far from 0 as a whole, such as a holiday, has not.
     """
     limited = []
     for level, found in zip(levels, sums, strict=True):
