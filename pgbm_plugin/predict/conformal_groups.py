@@ -89,9 +89,10 @@ class ConformalGroups:
             raise ValueError(f"groups has {here} of keys, and those of conformalize had {there}: give the same columns")
         unseen = [key for key in keys if key not in self._bin]
         if unseen and told.get("told_unseen") is not self:
+            seen = f"; it saw {_first(self.keys)}" if len(unseen) == len(keys) else ""  # other keys, or another order
             warn(
-                f"conformalize saw no row of {_named(unseen, len(keys))}: intervals of such rows are those of all "
-                f"calibration rows, and hold on average over the groups only"
+                f"conformalize saw no row of {_named(unseen, len(keys))}{seen}: intervals of such rows are those of "
+                f"all calibration rows, and hold on average over the groups only"
             )
             told["told_unseen"] = self
         return np.array([self._bin.get(key, 0) for key in keys], np.intp)[groups.code]
@@ -127,8 +128,11 @@ def tell_few(keys: Sequence[Key], total: int, fewest: int) -> None:
 
 
 def _named(keys: Sequence[Key], total: int) -> str:
-    shown = ", ".join(f"{key!r:.60}" for key in keys[:_NAMED]) + (", ..." if len(keys) > _NAMED else "")
-    return f"{len(keys)} of {total} groups ({shown})"
+    return f"{len(keys)} of {total} groups ({_first(keys)})"
+
+
+def _first(keys: Sequence[Key]) -> str:
+    return ", ".join(f"{key!r:.60}" for key in keys[:_NAMED]) + (", ..." if len(keys) > _NAMED else "")
 
 
 def _width(key: Key) -> int:
