@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...arrays import AnyArray, Array
@@ -24,8 +26,12 @@ def refit(model: Any, spec: TrainingSpec) -> Train:
     except ImportError as error:
         raise ImportError("cv= trains again, which needs LightGBM: pip install 'pgbm-plugin[lightgbm]'") from error
 
-    text = model.decode() if isinstance(model, bytes) else model.model_to_string()
-    params = {name: value for name, value in lgb.Booster(model_str=text).params.items() if name not in _OF_ONE_RUN}
+    text = model if isinstance(model, bytes) else model.model_to_string().encode()
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.txt")
+        path.write_bytes(text)
+        stored = lgb.Booster(model_file=path).params  # LightGBM 4.0 reads none of them from a text in memory
+    params = {name: value for name, value in stored.items() if name not in _OF_ONE_RUN}
     # Dask wrote the parallel learner that its machines shared
     params |= {"verbosity": -1, "tree_learner": "serial"}
     categorical = params.pop("categorical_feature", None) or []
