@@ -649,6 +649,7 @@ class ProbabilisticModel:
         X: Any,
         y: Any,
         *,
+        groups: Any = None,
         window: int | None = None,
         step: float | None = None,
         init_score: Any = None,
@@ -673,6 +674,8 @@ class ProbabilisticModel:
         ----------
         X, y : table and column
             At least one row, and the labels. Leave out rows whose label is not known yet.
+        groups : column, or tuple of columns, optional
+            Group of each row, as in `predict`, if `conformalize` got groups. All groups follow the labels together.
         window : int, optional
             Number of latest residuals that the shape is taken from, at least 50. At the start, they are the last ones
             of calibration. Default: that of the last call, at first 1000. A smaller one follows faster and is noisier.
@@ -686,8 +689,8 @@ class ProbabilisticModel:
         from .calibration.observe import observe
 
         raw = RawRows(X, y, None, init_score)
-        chosen = observe(self.state, raw, window, step, self._device(device), self.n_jobs)
-        self._choose(chosen)
+        device = self._device(device)
+        self._choose(observe(self.state, raw, groups, window, step, device, self.n_jobs, vars(self)))
         return self
 
     def update(

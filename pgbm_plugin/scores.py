@@ -135,6 +135,8 @@ def coverage(
         return _average(inside.astype(np.float64), sample_weight)
     if sample_weight is not None:
         raise ValueError("coverage by group takes no sample_weight: the band of chance is that of equal rows")
+    if calibration_rows is not None and np.any(np.asarray(calibration_rows) < 0):
+        raise ValueError(f"calibration_rows must not be negative, it is {calibration_rows!r:.60}")
     found, level = read_groups("groups", groups, len(y)), check_level("coverage", 0.9 if coverage is None else coverage)
     return coverage_by_group(found, inside, high - low, level, calibration_rows)
 

@@ -168,7 +168,13 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         return self
 
     def predict(
-        self, X: Any, return_std: bool = False, *, coverage: float | None = None, init_score: Any = None
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        coverage: float | None = None,
+        init_score: Any = None,
+        groups: Any = None,
     ) -> Any:
         """Return the booster's own (n,) predictions, bit for bit; or their spread, which pipelines forward as well.
 
@@ -182,24 +188,30 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             Return the (n, 2) ends of the central intervals of this coverage instead, as `predict_interval` does.
         init_score : column, optional
             Score that each row starts from, if training had one.
+        groups : column, or tuple of columns, optional
+            Group of each row, if ``model_.conformalize`` got groups. The mean does not depend on it.
         """
         if coverage is None:
-            return self._fitted().predict(self._table(X), return_std, init_score=init_score)
+            return self._fitted().predict(self._table(X), return_std, init_score=init_score, groups=groups)
         if return_std:
             raise TypeError("predict got return_std=True and coverage=, which ask for different results: give one")
-        return self.predict_interval(X, coverage, init_score=init_score)
+        return self.predict_interval(X, coverage, init_score=init_score, groups=groups)
 
-    def predict_dist(self, X: Any, *, init_score: Any = None) -> Distribution:
+    def predict_dist(self, X: Any, *, init_score: Any = None, groups: Any = None) -> Distribution:
         """Return one distribution per row, with methods such as ``mean()``, ``std()`` and ``ppf([.05, .95])``."""
-        return self._fitted().predict_dist(self._table(X), init_score=init_score)
+        return self._fitted().predict_dist(self._table(X), init_score=init_score, groups=groups)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, *, init_score: Any = None) -> NDArray[np.float64]:
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, init_score: Any = None, groups: Any = None
+    ) -> NDArray[np.float64]:
         """Return the (n, 2) ends of the central intervals of this coverage."""
-        return self._fitted().predict_interval(self._table(X), coverage, init_score=init_score)
+        return self._fitted().predict_interval(self._table(X), coverage, init_score=init_score, groups=groups)
 
-    def predict_quantiles(self, X: Any, q: ArrayLike, *, init_score: Any = None) -> NDArray[np.float64]:
+    def predict_quantiles(
+        self, X: Any, q: ArrayLike, *, init_score: Any = None, groups: Any = None
+    ) -> NDArray[np.float64]:
         """Return the (n, k) quantiles at k levels in (0, 1)."""
-        return self._fitted().predict_quantiles(self._table(X), q, init_score=init_score)
+        return self._fitted().predict_quantiles(self._table(X), q, init_score=init_score, groups=groups)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

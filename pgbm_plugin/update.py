@@ -62,8 +62,11 @@ def _observed_on(before: Chosen, after: Chosen, ratio: float) -> Chosen:
     assert observed is not None
     if scores is None or (scores.rho, scores.calibration) != (before.rho, before.calibration):
         return replace(after, observed=None)
-    scores = replace(scores, rho=after.rho, calibration=after.calibration)
-    return replace(after, conformal=scores, observed=observed.rescaled(ratio) if 0.0 < ratio < math.inf else observed)
+    groups, usable = scores.groups, 0.0 < ratio < math.inf
+    if groups is not None and groups.by == "spread" and usable:
+        groups = groups.rescaled(ratio)
+    scores = replace(scores, rho=after.rho, calibration=after.calibration, groups=groups)
+    return replace(after, conformal=scores, observed=observed.rescaled(ratio) if usable else observed)
 
 
 def _certificate(state: ModelState, moments: LeafMoments, further: float) -> Certificate:

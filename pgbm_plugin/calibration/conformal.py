@@ -15,7 +15,6 @@ from ..predict.predictions import check_variance_known
 from ..predict.response import Margins
 from ..predict.state import ModelState
 from ..predict.support import Support
-from ..tables.in_memory import in_memory
 from ..tables.labelled import RawRows
 from .groups import check_groups, divide
 from .held_out import read_held_out
@@ -56,7 +55,7 @@ def conformalize(
                 "then conformalize with the same rows and out_of_fold, in the same order"
             )
     if groups is not None:
-        scores = replace(scores, groups=divide(_here(groups), held_out, std))
+        scores = replace(scores, groups=divide(groups, held_out, std))
     return replace(
         chosen,
         distribution="conformal",
@@ -72,10 +71,6 @@ def conformalize(
         observed=None,
         support=None,  # what `tune` found may not hold for all labels, and the coverage must
     )
-
-
-def _here(groups: Any) -> Any:
-    return tuple(map(in_memory, groups)) if isinstance(groups, tuple) else in_memory(groups)
 
 
 def _bins(chosen: Chosen, edges: AnyArray, margins: Margins, std: AnyArray) -> AnyArray | None:

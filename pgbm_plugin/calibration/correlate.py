@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ _MOST = 0.99
 # Sums of a group's scores beyond so many standard deviations count as if they were there, so that no single group, such
 # as a holiday, decides. Only normal sums are limited: of continuous outcomes, or of so many rows.
 _LIMIT, _NORMAL = 2.5, 30
+# The deviation is that of the group: its own scatter, mixed with that of all rows, which counts as so many rows.
+_PRIOR = 10.0
 # Scores of outcomes with a smaller variance are those of counts, and far from normal.
 _CONTINUOUS = 0.9
 _MOST_STEPS = 50
@@ -89,7 +91,7 @@ def measure(
     weight = weight / weight.mean()
     levels = [_level(code, codes, variance, weight) for code in codes]
     information = _information(names, levels)
-    sums = [_sums(code, weight * score) for code in codes]
+    sums = [_sums(code, weight, score) for code in codes]
     measured: Array = np.asarray(np.linalg.solve(information, _pair_sums(sums)), np.float64)
     r = within_limits(information, measured)
     for _ in range(_MOST_STEPS):  # the limits of sums depend on r
@@ -126,6 +128,8 @@ class _Level:
     """What independence, and an r of each level, make of the squared sums of scores over the G groups of a level."""
 
     own: Array  # (G,) expected sums of squares: variances of the sums if rows are independent
+    around: Array  # (G,) expected sums of squares around the mean of the group
+    freedom: Array  # (G,) degrees of freedom of these
     shared: Array  # (G, L) derivatives of these variances by the r of all levels
     normal: NDArray[np.bool_]  # (G,) whether the sums are normal, about
 
@@ -135,7 +139,11 @@ def _level(code: Codes, codes: Sequence[Codes], variance: Array, weight: Array) 
     values = weight * variance
     shared = [pair_sums_within(code, [] if other is code else [other], values) for other in codes]
     of_counts = sum_by(code, (variance > 0.0) & (variance < _CONTINUOUS)) > 0.0
-    return _Level(sum_by(code, weight * values), np.stack(shared, axis=1), ~of_counts | (np.bincount(code) >= _NORMAL))
+    own, square = sum_by(code, weight * values), _squares(code, weight)
+    around = own - sum_by(code, weight**3 * values) / square
+    normal = ~of_counts | (np.bincount(code) >= _NORMAL)
+    freedom = square**2 / _squares(code, weight**2) - 1.0
+    return _Level(own, around.clip(min=0.0), freedom, np.stack(shared, axis=1), normal)
 
 
 def _kept(limit: float) -> float:
@@ -145,25 +153,52 @@ def _kept(limit: float) -> float:
     return 1.0 - beyond - 2.0 * limit * density + limit**2 * beyond
 
 
-def _sums(code: Codes, score: Array) -> tuple[Array, Array]:
-    """Return the (G,) sums of the scores of each group, and those of their squares."""
-    return sum_by(code, score), sum_by(code, score**2)
+class _Sums(NamedTuple):
+    """Sums over the rows of each of G groups."""
+
+    total: Array  # (G,) sums of weighted scores
+    squares: Array  # (G,) sums of their squares
+    around: Array  # (G,) sums of their squares around the mean score of the group
 
 
-def _pair_sums(sums: Sequence[tuple[Array, Array]]) -> Array:
+def _sums(code: Codes, weight: Array, score: Array) -> _Sums:
+    weighted = weight * score
+    squares = sum_by(code, weighted**2)
+    around = squares - sum_by(code, weight * weighted) ** 2 / _squares(code, weight)
+    return _Sums(sum_by(code, weighted), squares, around.clip(min=0.0))
+
+
+def _squares(code: Codes, weight: Array) -> Array:
+    """Return the (G,) sums of squared weights, more than 0 also for groups whose rows have no spread."""
+    return np.maximum(sum_by(code, weight**2), np.finfo(np.float64).tiny)
+
+
+def _pair_sums(sums: Sequence[_Sums]) -> Array:
     """Return (L,) sums of the products of scores, over the pairs of rows that share a group of each level."""
-    return np.array([np.sum(total**2) - np.sum(squares) for total, squares in sums])
+    return np.array([np.sum(group.total**2) - np.sum(group.squares) for group in sums])
 
 
-def _limited(levels: Sequence[_Level], sums: Sequence[tuple[Array, Array]], r: Array) -> list[tuple[Array, Array]]:
-    """Return sums of scores, where normal, within `_LIMIT` deviations of 0, and scaled by what that takes from them."""
+def _limited(levels: Sequence[_Level], sums: Sequence[_Sums], r: Array) -> list[_Sums]:
+    """Return sums of scores, where normal, within `_LIMIT` deviations of 0, and scaled by what that takes from them.
+
+    The deviation of a group follows the scatter of its rows around their mean. So a group that is noisier than
+    predicted has a wider limit. One that lies far from 0 as a whole, such as a holiday, has not.
+    """
     limited = []
-    for level, (total, squares) in zip(levels, sums, strict=True):
-        scatter = np.sum(squares) / np.sum(level.own)  # 1, but for a model whose spread is wrong
-        most = _LIMIT * np.sqrt(scatter * level.own + level.shared @ r)
-        within = np.minimum(np.abs(total), most) / math.sqrt(_kept(_LIMIT))
-        limited.append((np.where(level.normal, within, total), squares))
+    for level, found in zip(levels, sums, strict=True):
+        scatter = np.sum(found.squares) / np.sum(level.own)  # 1, but for a model whose spread is wrong
+        variance = scatter * level.own + level.shared @ r
+        most = _LIMIT * np.sqrt(variance * _own_scatter(level, found.around))
+        within = np.minimum(np.abs(found.total), most) / math.sqrt(_kept(_LIMIT))
+        limited.append(found._replace(total=np.where(level.normal, within, found.total)))
     return limited
+
+
+def _own_scatter(level: _Level, around: Array) -> Array:
+    """Return (G,) scatters of the rows of each group around their mean, over that of all groups."""
+    expected = level.around * (np.sum(around) / max(np.sum(level.around), np.finfo(np.float64).tiny))
+    ratio = np.divide(around, expected, out=np.ones_like(around), where=expected > 0.0)
+    return (level.freedom * ratio + _PRIOR) / (level.freedom + _PRIOR)
 
 
 def _information(names: Sequence[str], levels: Sequence[_Level]) -> Array:
@@ -213,7 +248,7 @@ def _standard_errors(
         for code, share in zip(codes, r, strict=True):
             z += math.sqrt(share) * rng.standard_normal(code.max() + 1)[code]
         score = variance * z + kept * rng.standard_normal(n) if discrete else variance * z
-        sums[k] = _pair_sums(_limited(levels, [_sums(code, weight * score) for code in codes], r))
+        sums[k] = _pair_sums(_limited(levels, [_sums(code, weight, score) for code in codes], r))
     return np.linalg.solve(information, sums.T).std(axis=1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +24,27 @@ _TAIL = (1.0 - np.array(COVERAGES)) / 2.0
 
 
 def observe(
-    state: ModelState, raw: RawRows, window: int | None, step: float | None, device: str, n_jobs: int | None
+    state: ModelState,
+    raw: RawRows,
+    groups: Any,
+    window: int | None,
+    step: float | None,
+    device: str,
+    n_jobs: int | None,
+    told: dict[str, Any],
 ) -> Chosen:
-    """Return the settings after these rows were observed, see `ProbabilisticModel.observe`."""
+    """Return the settings after these rows were observed, see `ProbabilisticModel.observe`.
+
+    `told` is what `Chosen.row_bins` wants.
+    """
     check_variance_known(state)
     chosen = _started(state, window, step)
+    chosen.checked_groups(None, groups)
     held_out = read_held_out(state, "observe", raw, "y", 1, device, n_jobs, bounds=chosen.bounds, may_drift=True)
     y, margins, observed, calibrated_on = held_out.y, held_out.margins, chosen.observed, chosen.residuals
     assert observed is not None
     assert calibrated_on is not None
+    bins = chosen.row_bins(None, groups, len(y), told)
     residuals, std = margins.standardised_residuals(y, chosen.calibration)
     batch = hash_rows(y, margins.margin, std)
     if len(y) >= _RECOGNISABLE:
@@ -45,7 +58,7 @@ def observe(
                 f"the model was calibrated on these {len(y)} rows, which would count twice: give only rows whose "
                 f"labels are new"
             )
-    inside, missed = _compare(chosen_distributions(chosen, margins, state.support), y)
+    inside, missed = _compare(chosen_distributions(chosen, margins, state.support, bins), y)
     return replace(chosen, observed=observed.after(residuals, inside, missed, batch))
 
 

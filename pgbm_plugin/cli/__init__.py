@@ -15,10 +15,10 @@ from typing import Any
 
 from ..interrupt import end_quietly, is_command
 from ..version import __version__
-from . import inspect, predict, report, tune, wrap
+from . import inspect, observe, predict, report, tune, wrap
 from .options import PROGRAM, Help
 
-_COMMANDS = (wrap, tune, predict, inspect, report)
+_COMMANDS = (wrap, tune, predict, observe, inspect, report)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

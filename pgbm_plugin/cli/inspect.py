@@ -91,6 +91,7 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "calibration": vars(model.calibration),
         "calibration_effect": model.state.describe_calibration(),
         "conformal": _conformal_facts(chosen),
+        "observed": _observed_facts(chosen),
         "correlation": None if joint is None else dict(zip(joint.levels, joint.r, strict=True)),
         "certificate": vars(model.certificate),
         "surroundings": model.state.surroundings.described or None,
@@ -103,6 +104,16 @@ def _conformal_facts(chosen: Chosen) -> dict[str, Any] | None:
     groups = chosen.conformal.groups
     facts = {"rows": chosen.conformal.rows, "family": chosen.around}
     return facts | {"groups": groups and {"by": groups.by, "keys": groups.keys, "described": str(groups)}}
+
+
+def _observed_facts(chosen: Chosen) -> dict[str, Any] | None:
+    seen = chosen.observed
+    if seen is None:
+        return None
+    return {"rows": seen.rows, "window": seen.window, "step": seen.step} | {
+        name: {f"{level:.0%}": share for level, share in cover.items()}
+        for name, cover in (("cover", seen.cover), ("recent_cover", seen.recent_cover))
+    }
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
@@ -139,9 +150,17 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("distribution", f"{facts['distribution']}, {'tuned' if facts['tuned'] else 'untuned'}"),
         ("calibration", facts["calibration_effect"]),
         ("conformal", f"{conformal['rows']} rows{grouped} around {conformal['family']}" if conformal else "no"),
+        ("observed", _observed_line(facts["observed"])),
         ("correlation", ", ".join(f"{name} {r:.4g}" for name, r in joint.items()) or "not measured"),
         ("certificate", str(Certificate(**facts["certificate"]))),
     ]
+
+
+def _observed_line(seen: dict[str, Any] | None) -> str:
+    if seen is None:
+        return "no labels"
+    cover, recent = seen["cover"]["90%"], seen["recent_cover"]["90%"]
+    return f"{seen['rows']} rows, of which 90 % intervals held {cover:.1%}, and {recent:.1%} of the latest"
 
 
 def _short(values: Any) -> str:

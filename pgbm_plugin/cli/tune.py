@@ -59,6 +59,14 @@ def add(commands: Any) -> None:
         help="columns of the group of each row of --conformal, such as a shop: intervals then hold in every group, and "
         "predict needs --groups, too",
     )
+    command.add_argument(
+        "--bins",
+        choices=["mean", "spread"],
+        help="let intervals hold in bins of the predicted mean or spread, in place of --groups",
+    )
+    command.add_argument(
+        "--conformal-weight", metavar="COL", help="column of --conformal that says how much each of its rows counts"
+    )
     add_common(command, "file for the tuned model (default: replace MODEL)", required=False)
 
 
@@ -69,22 +77,26 @@ def run(args: Namespace) -> None:
     from ..streams.files import find_files
 
     paths, conformal = find_files(args.data), find_files(args.conformal or [])
-    if args.groups and not args.conformal:
-        args.usage_error("--groups needs --conformal, whose rows they divide")
+    for option in ("groups", "bins", "conformal_weight"):
+        if getattr(args, option) and not args.conformal:
+            args.usage_error(f"--{option.replace('_', '-')} needs --conformal, whose rows it is about")
+    if args.groups and (args.bins or args.levels):
+        args.usage_error("--groups goes with neither --bins, which are groups themselves, nor --levels, for totals")
     output = args.model if args.output is None else args.output
     check_output(output, [*paths, *conformal])
     checked_families(args.distributions)
     model = load_model(args)
     features = model.forest.features
-    columns = sorted({column for level in (args.levels or {}).values() for column in level})
-    rows, table = read_rows_and_keys(paths, features, args.label, args.weight, args.init_score, columns)
+    of_levels = sorted({column for level in (args.levels or {}).values() for column in level})
+    rows, table = read_rows_and_keys(paths, features, args.label, args.weight, args.init_score, of_levels)
     levels = {name: keys_of(table, level) for name, level in (args.levels or {}).items()}
     with naming(named(paths)):
         read_levels(levels, np.ones(len(rows.X), bool))  # refused before tune spends its time
     further, groups = None, None
     if conformal:
-        further, table = read_rows_and_keys(conformal, features, args.label, None, args.init_score, args.groups)
-        groups = keys_of(table, args.groups)
+        columns = args.label, args.conformal_weight, args.init_score, args.groups
+        further, table = read_rows_and_keys(conformal, features, *columns)
+        groups = args.bins or keys_of(table, args.groups)
     with naming(named(paths)):
         result = model.tune(
             rows.X,
@@ -98,7 +110,8 @@ def run(args: Namespace) -> None:
         )
     if further is not None:
         with naming(named(conformal)):
-            model.conformalize(further.X, further.y, init_score=further.init_score, groups=groups)
+            counted = {"sample_weight": further.sample_weight, "init_score": further.init_score}
+            model.conformalize(further.X, further.y, groups=groups, **counted)
     if levels:
         with naming(named(paths)):
             model.correlate(rows.X, rows.y, levels, sample_weight=rows.sample_weight, init_score=rows.init_score)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -72,6 +72,11 @@ class ConformalGroups:
         """Return the bin of the residuals for each key: 0, which has all of them, or one of its own."""
         return dict(zip(self.keys, np.where(self.own, np.cumsum(self.own), 0).tolist(), strict=True))
 
+    def rescaled(self, ratio: float) -> ConformalGroups:
+        """Return bins of the spread after all variances became `ratio` times larger."""
+        assert self.edges is not None
+        return replace(self, edges=self.edges * np.sqrt(ratio))
+
     def bins_of_keys(self, values: Any, n: int, told: dict[str, Any]) -> Codes:
         """Return the bins of n rows to predict, which have these keys; 0 for a key that is new or has few rows.
 
@@ -84,9 +89,10 @@ class ConformalGroups:
             raise ValueError(f"groups has {here} of keys, and those of conformalize had {there}: give the same columns")
         unseen = [key for key in keys if key not in self._bin]
         if unseen and told.get("told_unseen") is not self:
+            seen = f"; it saw {_first(self.keys)}" if len(unseen) == len(keys) else ""  # other keys, or another order
             warn(
-                f"conformalize saw no row of {_named(unseen, len(keys))}: intervals of such rows are those of all "
-                f"calibration rows, and hold on average over the groups only"
+                f"conformalize saw no row of {_named(unseen, len(keys))}{seen}: intervals of such rows are those of "
+                f"all calibration rows, and hold on average over the groups only"
             )
             told["told_unseen"] = self
         return np.array([self._bin.get(key, 0) for key in keys], np.intp)[groups.code]
@@ -122,8 +128,11 @@ def tell_few(keys: Sequence[Key], total: int, fewest: int) -> None:
 
 
 def _named(keys: Sequence[Key], total: int) -> str:
-    shown = ", ".join(f"{key!r:.60}" for key in keys[:_NAMED]) + (", ..." if len(keys) > _NAMED else "")
-    return f"{len(keys)} of {total} groups ({shown})"
+    return f"{len(keys)} of {total} groups ({_first(keys)})"
+
+
+def _first(keys: Sequence[Key]) -> str:
+    return ", ".join(f"{key!r:.60}" for key in keys[:_NAMED]) + (", ..." if len(keys) > _NAMED else "")
 
 
 def _width(key: Key) -> int:

@@ -85,12 +85,14 @@ class Observed:
     @property
     def cover(self) -> dict[float, float]:
         """Return, for each coverage, the share of all observed rows that lay inside, as predicted before their call."""
-        return {level: count / self.rows for level, count in zip(COVERAGES, self.covered, strict=True)}
+        rows = self.rows or math.nan  # a file may hold a record without rows
+        return {level: count / rows for level, count in zip(COVERAGES, self.covered, strict=True)}
 
     @property
     def recent_cover(self) -> dict[float, float]:
         """Return the same share of the latest rows, at most `window` of them."""
-        return {level: float(np.mean(self.inside >> bit & 1)) for bit, level in enumerate(COVERAGES)}
+        rows = len(self.inside) or math.nan
+        return {level: float(np.sum(self.inside >> bit & 1) / rows) for bit, level in enumerate(COVERAGES)}
 
     def after(self, residuals: Array, inside: NDArray[np.bool_], missed: tuple[float, float], batch: bytes) -> Observed:
         """Return the record after a batch of rows that arrive together, in an order that does not matter.

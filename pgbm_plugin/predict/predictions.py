@@ -98,9 +98,14 @@ def predict_distributions(
     return state.surroundings.outcome(predicted.prediction), state.surroundings.distribution(distributions)
 
 
-def chosen_distributions(chosen: Chosen, margins: Margins, support: float) -> Distribution:
-    """Return the distributions of the chosen family with these margins; outcomes cannot lie below `support`."""
+def chosen_distributions(chosen: Chosen, margins: Margins, support: float, bins: Codes | None = None) -> Distribution:
+    """Return the distributions of the chosen family with these margins; outcomes cannot lie below `support`.
+
+    `bins` are those of `Chosen.row_bins`.
+    """
     _, family, options = chosen.checked_family(None, None, support)
+    if bins is not None:
+        options["bin"] = bins
     distributions, limits = margins.distribution(family, chosen.calibration, **options), chosen.limits(None)
     return distributions if limits is None else limits.limit(distributions)
 

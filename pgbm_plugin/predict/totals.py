@@ -142,6 +142,8 @@ def joint_samples(
 ) -> Array:
     """Return (n, size) joint samples of rows, see `ProbabilisticModel.sample`."""
     found = state.chosen.checked_correlation()
+    if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
+        raise ValueError(f"size must be a number of samples for each row, such as 1000, not {size!r:.60}")
     codes = [level.code for level in found.read_levels(levels, len(rows))]
     _, distributions = predict_distributions(state, rows, init_score, sample_weight, n_jobs)
     draws = draw(distributions, codes, found.r, 1 if size is None else size, random_state)

@@ -56,14 +56,17 @@ def read_weights(name: str, values: Any, n: int, *, part: bool = False) -> Array
     return weights
 
 
-def flat(name: str, column: AnyArray, n: int, values: str = "values") -> AnyArray:
-    """Return a column of n values with one dimension; refuse another shape. `values` is the word for them."""
+def flat(name: str, column: AnyArray, n: int, values: str = "values", hint: str = "") -> AnyArray:
+    """Return a column of n values with one dimension; refuse another shape.
+
+    `values` is the word for them in errors, which end with the hint.
+    """
     if column.ndim == 2 and 1 in column.shape:
         column = column.reshape(-1)
     if column.ndim != 1:
-        raise ValueError(f"{name} must have one dimension, it has shape {column.shape}")
+        raise ValueError(f"{name} must have one dimension, it has shape {column.shape}{hint}")
     if len(column) != n:
-        raise ValueError(f"{name} has {len(column)} {values}, X has {n} rows")
+        raise ValueError(f"{name} has {len(column)} {values}, X has {n} rows{hint}")
     return column
 
 

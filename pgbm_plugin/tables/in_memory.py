@@ -29,7 +29,7 @@ def check_in_memory(X: Any) -> None:
     if is_stream(X):
         raise TypeError(
             "this method takes one table in memory, not files or an iterator: predict those with predict_dist or "
-            "predict_parquet; for tune and conformalize, read the rows into a table first"
+            "predict_parquet; for other methods, read the rows into a table first"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from ..arrays import AnyArray
 from .columns import flat, to_numpy
+from .in_memory import in_memory
 
 Codes = NDArray[np.intp]
 """(n,) number of each row's group."""
+
+_COMBINATION = "for the combination of several columns, give a tuple of them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,10 @@ def read_groups(name: str, values: Any, n: int) -> Groups:
         return _read_column(name, values, n)
     if not values:
         raise ValueError(f"{name} is an empty tuple: give a column of keys, or a tuple of columns")
+    if all(isinstance(part, (str, bytes, int, float)) for part in values):
+        raise TypeError(
+            f"{name} is a tuple of keys, but a tuple stands for several columns: give the keys of the rows as a list"
+        )
     parts = [_read_column(f"{name}[{k}]", part, n) for k, part in enumerate(values)]
     code, first = _in_order(combined([part.code for part in parts]))
     keys = np.fromiter((tuple(part.keys[part.code[row]] for part in parts) for row in first), object, len(first))
@@ -83,7 +90,10 @@ def combined(codes: Sequence[Codes]) -> Codes:
 
 
 def _read_column(name: str, values: Any, n: int) -> Groups:
-    column = flat(name, _as_array(name, values), n, "keys")
+    column = _as_array(name, values)
+    first = column[0] if column.ndim and len(column) else ""
+    nested = column.ndim == 2 or (hasattr(first, "__len__") and not isinstance(first, (str, bytes, tuple)))
+    column = flat(name, column, n, "keys", f": {_COMBINATION}" if nested else "")
     missing = _missing(column)
     if missing.any():
         raise ValueError(
@@ -103,9 +113,12 @@ def _read_column(name: str, values: Any, n: int) -> Groups:
 
 def _as_array(name: str, values: Any) -> AnyArray:
     """Return a column as an array; one of objects if it is a list, so that a missing key stays one."""
-    values = to_numpy(values)
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or not hasattr(values, "__iter__"):
-        raise TypeError(f"{name} must be a column with a key for each row, not {type(values).__name__}")
+    values = to_numpy(in_memory(values))
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__") or not hasattr(values, "__iter__"):
+        raise TypeError(
+            f"{name} must be a column with a key for each row, not {type(values).__name__}: give a list or an array; "
+            f"{_COMBINATION}"
+        )
     if np.ma.isMaskedArray(values):
         raise TypeError(f"{name} is a masked array: give an array without a mask")
     column = values if isinstance(values, np.ndarray) else np.fromiter(values, object, len(values))

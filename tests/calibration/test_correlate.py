@@ -93,11 +93,40 @@ def test_one_strange_day_does_not_decide(kind, monkeypatch):
     assert abs(without - 0.02) < 0.015
     assert abs(r[0] - without) < 2.0 * error[0]
     monkeypatch.setattr("pgbm_plugin.calibration.correlate._LIMIT", 1e3)
-    assert measured(levels, rows, y)[0][0] > 2.5 * r[0]
+    assert measured(levels, rows, y)[0][0] > 2.0 * r[0]
+
+
+def slow_around(weight, variance, score):
+    """Sum of squares around the mean score of a group, and what independent rows would have."""
+    mean = weight @ score / np.sum(weight**2)
+    projection = np.eye(len(score)) - np.outer(weight, weight) / np.sum(weight**2)
+    return np.sum((score - mean * weight) ** 2), np.trace(projection @ np.diag(weight**2 * variance))
+
+
+@pytest.mark.parametrize("strange", [0, 2])
+def test_groups_noisier_than_their_model_says(strange, monkeypatch):
+    """The spread is far too large on some days and half of the true one on others, and perhaps a shop is closed."""
+    day, r, rng = np.repeat(np.arange(300), 20), 0.1, np.random.default_rng(0)
+    noise = np.array([0.3, 1.0, 2.0])[np.arange(300) % 3][day]
+    found, with_one_limit = [], []
+    for _ in range(5):
+        z = np.sqrt(r) * rng.normal(size=300)[day] + np.sqrt(1.0 - r) * rng.normal(size=len(day))
+        z[day < strange] -= 3.0
+        y = noise / np.sqrt(np.mean(noise**2)) * z
+        rows = Normal.from_moments(np.zeros(len(y)), np.ones(len(y)))
+        found.append(measured({"day": day}, rows, y)[0][0])
+        with monkeypatch.context() as patch:
+            patch.setattr("pgbm_plugin.calibration.correlate._PRIOR", 1e9)
+            with_one_limit.append(measured({"day": day}, rows, y)[0][0])
+    assert np.mean(found) == pytest.approx(r, abs=0.02)
+    assert np.mean(with_one_limit) < np.mean(found) - 0.015
 
 
 def test_limited_sums():
-    """Group by group: normal sums end at 2.5 deviations, and are enlarged to have the same mean square."""
+    """Group by group: normal sums end at 2.5 deviations, and are enlarged to have the same mean square.
+
+    The deviation is that of the group, from the scatter around its mean and ten rows of the scatter of all.
+    """
     levels = nested(30, 6)
     codes = [np.unique(code, return_inverse=True)[1] for code in levels.values()]
     rng, n = np.random.default_rng(0), len(codes[0])
@@ -106,8 +135,11 @@ def test_limited_sums():
     expected = [_level(code, codes, variance, weight) for code in codes]
     scatter = np.sum(score**2) / np.sum(weight**2 * variance)
     kept = stats.norm.expect(lambda z: min(abs(z), 2.5) ** 2)
-    found = _limited(expected, [_sums(code, score) for code in codes], r)
-    for code, (totals, squares) in zip(codes, found, strict=True):
+    found = _limited(expected, [_sums(code, weight, score / weight) for code in codes], r)
+    for code, (totals, squares, _) in zip(codes, found, strict=True):
+        parts = [code == group for group in range(code.max() + 1)]
+        around = [slow_around(weight[part], variance[part], score[part]) for part in parts]
+        typical = sum(pair[0] for pair in around) / sum(pair[1] for pair in around)
         for group in range(code.max() + 1):
             rows = code == group
             v = (weight * variance)[rows]
@@ -115,6 +147,9 @@ def test_limited_sums():
             np.fill_diagonal(shared, 0.0)
             sd = np.sqrt(scatter * np.sum(weight[rows] * v) + v @ shared @ v)
             total = abs(score[rows].sum())
+            free = np.sum(weight[rows] ** 2) ** 2 / np.sum(weight[rows] ** 4) - 1.0
+            ratio = around[group][0] / (typical * around[group][1]) if free > 1e-9 else 1.0
+            sd *= np.sqrt((free * ratio + 10.0) / (free + 10.0))
             want = total if np.any(variance[rows] < 0.9) else min(total, 2.5 * sd) / np.sqrt(kept)
             assert abs(totals[group]) == pytest.approx(want)
             assert squares[group] == pytest.approx(np.sum(score[rows] ** 2))

@@ -89,6 +89,7 @@ def test_repr():
         ({"groups": [None] * 100}, ValueError, "100 missing keys"),
         ({"groups": "shop"}, TypeError, "must be a column"),
         ({"groups": np.zeros(100), "sample_weight": np.ones(100)}, ValueError, "takes no sample_weight"),
+        ({"groups": np.zeros(100), "calibration_rows": -1}, ValueError, "calibration_rows must not be negative"),
         ({"groups": np.zeros(100), "coverage": 90}, ValueError, "strictly between 0 and 1"),
     ],
 )

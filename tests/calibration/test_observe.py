@@ -250,6 +250,13 @@ def test_bad_input(model, conformal, tunable, tune_rows):
         tunable.observe(*tune_rows)
 
 
+def test_a_record_without_rows_has_no_cover():
+    """As a file may hold one."""
+    empty = Observed(0, 50, 0.1, 0.0, 0.0, (0, 0, 0, 0), np.zeros(9), np.empty(0, np.uint8))
+    assert np.isnan([*empty.cover.values(), *empty.recent_cover.values()]).all()
+    assert repr(empty).startswith("0 rows observed")
+
+
 def test_few_calibration_rows():
     """Intervals that need more calibration rows are infinite: they say nothing, and nobody asked for them."""
     model = train(*data(600, 0)).conformalize(*data(6, 1))

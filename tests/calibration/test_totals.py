@@ -298,6 +298,14 @@ def test_bad_input_is_refused(joint):
             call({"day": [None, *day[1:]], "department": department})
         with pytest.raises(TypeError, match=r"levels must be a dict such as {'day': column, 'department': column}"):
             call(day)
+    for size in (-1, 2.5, (2, 3), True, "many"):
+        with pytest.raises(ValueError, match="size must be a number of samples for each row"):
+            model.sample(X, size, levels=levels)
+    assert model.sample(X, 0, levels=levels).shape == (len(X), 0)
+    with pytest.raises(TypeError, match="groups must be a column with a key for each row, not str"):
+        model.predict_total(X, "day", levels)
+    with pytest.raises(TypeError, match="one table in memory"):
+        model.predict_total(iter([X]), day, levels)
     with pytest.raises(ValueError, match=r"groups has 3 keys, X has"):
         model.predict_total(X, day[:3], levels)
     with pytest.raises(ValueError, match=r"groups has 1 missing keys \(first at row 0\)"):
