@@ -125,7 +125,8 @@ def predict_out_of_fold(
                 part, test, own = _fitted_on_fold(k, fold, part, test, given, surroundings)
             model = train(part.rows.training_table(), *_columns(spec, part))
             forest, _ = read_model(model)
-            margin = margins(forest, test.rows, forest.leaf_value, test.init_score, n_jobs)
+            rows = test.rows.for_trained_on_table(forest.features)
+            margin = margins(forest, rows, forest.leaf_value, test.init_score, n_jobs)
             out[fold.test] = own.outcome(to_response(forest, margin))
             advance(1)
     return out

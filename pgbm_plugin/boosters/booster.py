@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -78,7 +78,7 @@ class Booster:
         The exponential function of its predictions under a log link, on arrays, if it is not that of C: the last bits
         differ.
     category_hash : callable or None
-        The hash by which its models know categories, see `Features.category_hash`.
+        The hashes by which its models know categories, see `Features.category_hash`.
     checks_names : bool
         Whether the booster refuses a frame with other column names than the model's. If not, it goes by position.
     base_last : bool
@@ -125,7 +125,7 @@ class Booster:
     renamed: tuple[tuple[str, str], ...] = ()
     numbers_are_values: bool = False
     exp: Callable[[AnyArray], AnyArray] | None = None
-    category_hash: Callable[[Any], int] | None = None
+    category_hash: Callable[[Sequence[Any]], AnyArray] | None = None
     checks_names: bool = True
     base_last: bool = False
     init_score_dtype: np.dtype[Any] = np.dtype(np.float64)  # noqa: RUF009
@@ -187,7 +187,8 @@ class Train(Protocol):
         Parameters
         ----------
         X : (n, features) float array or sparse matrix
-            Features as the booster sees them: categories are codes, missing values are NaN.
+            Features as the booster sees them: categories are codes, or hashes if `Booster.category_hash` is set;
+            missing values are NaN.
         y, weight, init_score : (n,) float array
             Columns of the rows, as in `RawRows`.
         gradients : callable or None

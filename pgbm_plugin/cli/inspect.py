@@ -63,6 +63,7 @@ def _tree_facts(forest: Forest, spec: TrainingSpec) -> dict[str, Any]:
         "features": forest.features.count,
         "feature_names": forest.features.names,
         "categories": _categories(forest.features),
+        "looked_up": forest.features.width - forest.features.count,
     }
 
 
@@ -126,7 +127,11 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         ("features", f"{facts['features']}{': ' + _short(names) if names else ', without names'}"),
     ]
     for entry in facts["categories"]:
-        lines.append(("categories", f"{entry['column'] or '(column not known)'} = {_short(entry['values'])}"))
+        lines.append(
+            ("categories", f"{entry['column'] or '(column not known)'} = {_short(entry['values']) or '(hashes)'}")
+        )
+    if facts["looked_up"]:
+        lines.append(("looked up", f"{facts['looked_up']} columns, under the categories of a row"))
     if facts["kind"] == "booster":
         lines.append(("moments", "embedded" if facts["embedded"] else f"none; {PROGRAM} wrap adds them"))
     else:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..arrays import AnyArray, Array
 from ..parallel import run_chunks
 from ..tables.rows import Rows
-from ..trees.forest import Forest
+from ..trees.forest import Features, Forest
 from .recursion import leaf_sums, recursion
 from .state import ModelState
 from .variance_parts import VarianceParts
@@ -91,12 +91,23 @@ def explain_variance(state: ModelState, rows: Rows, n_jobs: int | None = None) -
     features = state.forest.features
     names = features.names or tuple(f"feature {j}" for j in range(features.count))
     blocks = [X for _, _, X in rows.blocks(0, len(rows))]
-    data = np.concatenate(blocks) if blocks else np.empty((0, features.count))
-    return VarianceParts(_parts(state, rows, n_jobs), tuple(names), data)
+    data = np.concatenate(blocks)[:, : features.count] if blocks else np.empty((0, features.count))
+    return VarianceParts(_by_column(features, _parts(state, rows, n_jobs)), tuple(names), data)
+
+
+def _by_column(features: Features, parts: Array) -> Array:
+    """Return the parts with those of looked up columns given in equal shares to the columns that they are made of."""
+    if features.looked_up is None:
+        return parts
+    out = np.concatenate([parts[:, : features.count], parts[:, -1:]], axis=1)
+    for column in range(len(features.looked_up)):
+        sources = np.unique(features.looked_up.sources(column))
+        out[:, sources] += parts[:, features.count + column, None] / len(sources)
+    return out
 
 
 def _parts(state: ModelState, rows: Rows, n_jobs: int | None) -> Array:
-    """Return the (n, features + 1) parts of the variances."""
+    """Return the (n, features + 1) parts of the variances; looked up columns have parts of their own."""
     from ..kernels import explain
 
     forest, leaf_sd, rho, scale = state.forest, state.weights.sd, state.chosen.rho, state.chosen.scale
@@ -110,7 +121,7 @@ def _parts(state: ModelState, rows: Rows, n_jobs: int | None) -> Array:
     mean_variance = recursion(mean_sd, rho)
     base = float(mean_variance[-1])
 
-    out, variance = np.zeros((len(rows), forest.features.count + 1)), np.empty(len(rows))
+    out, variance = np.zeros((len(rows), forest.features.width + 1)), np.empty(len(rows))
 
     def chunk(lo: int, hi: int) -> None:
         for begin, end, X in rows.blocks(lo, hi):

@@ -133,6 +133,17 @@ TREE_ARRAYS = {
     "nodes.right": StoredArray("I32", "splits"),
     "nodes.category_set": StoredArray("I32", "splits"),
     "nodes.flags": StoredArray("U8", "splits"),
+    "looked_up.part_start": StoredArray("I64", "combinations", 1, optional=True),
+    "looked_up.part_column": StoredArray("I32", "parts", optional=True),
+    "looked_up.part_kind": StoredArray("U8", "parts", optional=True),
+    "looked_up.part_value": StoredArray("F64", "parts", rule="finite", optional=True),
+    "looked_up.part_factor": StoredArray("I64", "parts", optional=True),
+    "looked_up.key_start": StoredArray("I64", "combinations", 1, optional=True),
+    "looked_up.key": StoredArray("I64", "keys", optional=True),
+    "looked_up.combination": StoredArray("I32", "looked up columns", optional=True),
+    "looked_up.absent": StoredArray("F32", "looked up columns", optional=True),
+    "looked_up.value_start": StoredArray("I64", "looked up columns", 1, optional=True),
+    "looked_up.value": StoredArray("F32", "numbers", optional=True),
 }
 
 

@@ -26,6 +26,7 @@ from ..predict.state import ModelState
 from ..predict.support import Support
 from ..surroundings.surroundings import Surroundings
 from ..trees.forest import NODE, Features, Forest, tree_digests
+from ..trees.looked_up import LookedUp
 from ..trees.objectives import SIGNED_SQRT, SQUARED, Objective, custom, forgotten
 from ..trees.training_spec import TrainingSpec
 from ..version import __version__
@@ -65,6 +66,7 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
     owners: dict[str, Any] = {
         "forest": forest,
         "features": forest.features,
+        "looked_up": forest.features.looked_up,
         "spec": state.spec,
         "moments": state.moments,
         "weights": state.weights,
@@ -132,7 +134,7 @@ def _build(
         rules: dict[str, Any] = {
             name: getattr(booster, name) for name in ("renamed", "numbers_are_values", "category_hash")
         }
-        features = Features(**parts["features"], **rules)
+        features = Features(**parts["features"], **rules, looked_up=_looked_up(parts["looked_up"]))
         forest = Forest(**parts["forest"], nodes=nodes, features=features, **booster.start_rules())
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
@@ -145,6 +147,13 @@ def _build(
             state = with_floor_of_version_1(state)
         _check_range(state)
     return state
+
+
+def _looked_up(arrays: Mapping[str, Any]) -> LookedUp | None:
+    missing = [array is None for array in arrays.values()]
+    if any(missing) and not all(missing):
+        raise ValueError("it has some arrays of looked up columns without the others")
+    return None if all(missing) else LookedUp(**arrays)
 
 
 def _complete_older(header: dict[str, Any]) -> None:

@@ -34,19 +34,19 @@ class ColumnCodes:
     unseen_is_missing : bool
         Whether a category that training did not see counts as missing. Otherwise it is an error.
     hash : callable or None
-        The hash under which `training` knows a category; None if that is its value.
+        The hashes by which the booster knows categories. They are then in the place of codes.
     """
 
     name: str
     training: Mapping[Any, int] | None
     own: bool
     unseen_is_missing: bool
-    hash: Callable[[Any], int] | None = None
+    hash: Callable[[Sequence[Any]], AnyArray] | None = None
 
     def encode(self, values: Sequence[Any], index: AnyArray) -> Array:
         """Return the (n,) codes of rows whose values are ``values[index]``; NaN for missing ones (index -1 or NaN)."""
         if self.hash is not None:
-            values = self._hashed(values, index)
+            return self._hashed(values, index)
         own = np.arange(len(values), dtype=np.float64)
         if self.training is None:
             codes = own
@@ -63,7 +63,8 @@ class ColumnCodes:
             out[out == _UNSEEN] = np.nan
         return out
 
-    def _hashed(self, values: Sequence[Any], index: AnyArray) -> list[int]:
+    def _hashed(self, values: Sequence[Any], index: AnyArray) -> Array:
+        """Return the (n,) hashes of rows; refuse missing values."""
         assert self.hash is not None
         if np.any(np.isnan(index) | (index < 0)):
             raise ValueError(
@@ -71,9 +72,10 @@ class ColumnCodes:
                 f"as in training"
             )
         try:
-            return [self.hash(value) for value in values]
+            hashes = self.hash(values).astype(np.float64)
         except ValueError as error:
             raise ValueError(f"column {self.name!r}: {error}") from error
+        return hashes[np.asarray(index).astype(np.int64)]
 
     def _refuse_others(self, values: Sequence[Any], index: AnyArray, codes: Array) -> None:
         def shown(mark: float) -> str:

@@ -27,7 +27,8 @@ def read_rows_for(X: Any, forest: Forest, device: str) -> Rows:
     """
     X = X if type(X) is np.ndarray else in_memory(X)  # fast for single rows
     if is_on_gpu(X):
-        coded = forest.features.numbers_are_values and len(forest.features.categories) > 0  # a GPU looks nothing up
+        features = forest.features  # a GPU looks nothing up
+        coded = features.hashed or (features.numbers_are_values and len(features.categories) > 0)
         stays = device != "cpu" and table_length(X) != 0 and not coded
         return _RowsOnGpu(X, forest.features) if stays else read_rows(to_host(X), forest.features)
     rows = read_rows(X, forest.features)
@@ -57,7 +58,7 @@ class _RowsOnHost(CudaRows):
         super().__init__(rows.features)
         self.table, self.n = rows, len(rows)
         self.device, self.stream = device, 0
-        self.width = 8 * rows.features.count
+        self.width = 8 * rows.features.width
 
     def on_host(self) -> Rows:
         return self.table

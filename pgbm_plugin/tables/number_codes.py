@@ -41,6 +41,12 @@ def number_codes(columns: Iterable[int], features: Features) -> dict[int, Number
     return {j: _codes_of(j, held[j], features) for j in columns if j in held}
 
 
+def hash_codes(features: Features) -> dict[int, NumberCodes]:
+    """Return the codes of the categorical columns of a model that knows categories by their hashes."""
+    held = zip(features.category_columns or (), features.categories, strict=True)
+    return {j: _sorted_codes(hashes) for j, hashes in held if hashes}
+
+
 def _codes_of(j: int, values: tuple[object, ...], features: Features) -> NumberCodes:
     if not values or not all(isinstance(value, (int, float)) for value in values):
         name = f"column {j}" if features.names is None else f"column {features.names[j]!r}"
@@ -48,6 +54,10 @@ def _codes_of(j: int, values: tuple[object, ...], features: Features) -> NumberC
             f"{name} holds numbers, but in training it held {_shown(values)}: give a frame in which it has dtype "
             f"'category'"
         )
+    return _sorted_codes(values)
+
+
+def _sorted_codes(values: tuple[object, ...]) -> NumberCodes:
     numbers = np.array(values, np.float64)
     order = np.argsort(numbers)
     return NumberCodes(numbers[order], order.astype(np.float64))

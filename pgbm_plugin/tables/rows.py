@@ -32,7 +32,7 @@ class Rows(ABC):
 
     def blocks(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> Iterator[tuple[int, int, AnyArray]]:
         """Yield rows lo..hi in blocks, as ``(begin, end, matrix)``; `place` tells which columns the matrix has."""
-        width = self.features.count if columns is None else len(columns)
+        width = self.features.width if columns is None else len(columns)
         # an even number of rows, for the moments' lanes (see `kernels.accumulate`)
         size = max(2, _BLOCK_NUMBERS // max(1, width) & ~1)
         for begin in range(lo, hi, size):
@@ -42,11 +42,15 @@ class Rows(ABC):
     def sample(self, index: NDArray[np.int64]) -> Rows:
         """Return the rows with these numbers, which must be in rising order, as a matrix."""
         parts = [block[index[(index >= lo) & (index < hi)] - lo] for lo, hi, block in self.blocks(0, self.n)]
-        return _Matrix(np.concatenate(parts), self.features.converted())
+        return matrix(np.concatenate(parts), self.features)
 
     def training_table(self) -> Any:
-        """Return the rows as a booster sees them, and can be trained on them: categories are codes."""
+        """Return the rows as a booster sees them, and can be trained on them: categories are codes, or hashes."""
         return self.converted().block(0, self.n)
+
+    def for_trained_on_table(self, features: Features) -> Rows:
+        """Return the rows for a model that was trained on such a `training_table`, and has these features."""
+        return self
 
     def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return at which places the matrices of ``blocks(lo, hi, columns)`` have these columns: 0, 1, 2..."""
@@ -80,8 +84,15 @@ def read_rows(X: Any, features: Features) -> Rows:
         return X
     if X is None:
         raise TypeError("X is None; give a table")
-    hashed = features.category_hash is not None and bool(features.category_columns)
-    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and not hashed:  # fast for single rows
+    if features.hashed:
+        from .hashed_rows import HashedRows
+
+        return HashedRows(_read_table(X, features.as_hashes()), features)
+    return _read_table(X, features)
+
+
+def _read_table(X: Any, features: Features) -> Rows:
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and not features.hashed:  # fast for single rows
         return _Matrix(X, features)
     from .coded_matrix import CodedMatrix, CodedRows
     from .frames import FRAMES
@@ -89,7 +100,7 @@ def read_rows(X: Any, features: Features) -> Rows:
     reader = next((reader for is_kind, reader in FRAMES if is_kind(X)), None)
     if reader is not None:
         return reader(X, features)
-    if hashed:
+    if features.hashed:
         return _category_matrix(X, features)
     if isinstance(X, CodedMatrix):
         return CodedRows(X, features)
@@ -140,10 +151,15 @@ class _Matrix(Rows):
         return with_codes(block, self.codes, columns) if self.codes else block
 
 
+def matrix(X: AnyArray, features: Features) -> Rows:
+    """Return the rows of a matrix that needs no conversion."""
+    return _Matrix(X, features.converted())
+
+
 def matrix_rows(parts: Sequence[Rows]) -> Rows:
     """Return the rows of several tables as one matrix that needs no conversion."""
     blocks = [block for part in parts for _, _, block in part.blocks(0, len(part))]
-    return _Matrix(np.concatenate(blocks), parts[0].features.converted())
+    return matrix(np.concatenate(blocks), parts[0].features)
 
 
 class SparseRows(Rows):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import AnyArray
+from .looked_up import EQUAL, HASH, LookedUp
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -70,13 +71,15 @@ class Features:
     unseen_is_missing : bool
         Whether a category that training did not see counts as missing. Otherwise it is an error.
     category_hash : callable or None
-        ``value -> int``, the hash by which the booster knows a category. `categories` are then hashes, and all columns
-        of `category_columns` are categorical, whatever their type. A missing category is an error.
+        ``values -> (k,) int array``, the hashes by which the booster knows categories. `categories` are then hashes,
+        and all columns of `category_columns` are categorical, whatever their type. A missing category is an error.
     renamed : tuple of (str, str)
         Pairs (old, new): text in the names of columns that the booster replaces when it stores them.
     numbers_are_values : bool
         Whether numbers in a categorical column are categories themselves, to be looked up in `categories`; one that is
         not among them counts as missing. Otherwise they are codes.
+    looked_up : LookedUp or None
+        Columns that the model adds to those of a table. Splits number them from `count` on.
     """
 
     count: int
@@ -89,13 +92,33 @@ class Features:
     category_columns: tuple[int, ...] | None = None
     code_columns: tuple[int, ...] = ()
     unseen_is_missing: bool = True
-    category_hash: Callable[[Any], int] | None = None
+    category_hash: Callable[[Sequence[Any]], AnyArray] | None = None
     renamed: tuple[tuple[str, str], ...] = ()
     numbers_are_values: bool = False
+    looked_up: LookedUp | None = None
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns that splits may use: those of a table, and the looked up ones."""
+        return self.count + (0 if self.looked_up is None else len(self.looked_up))
+
+    @property
+    def hashed(self) -> bool:
+        """Return whether there are categories, and the booster knows them by their hashes."""
+        return self.category_hash is not None and bool(self.category_columns)
 
     def converted(self) -> Features:
-        """Return the features of rows that need no conversion: missing values are NaN, and categories are codes."""
-        return replace(self, missing=np.nan, numbers_are_values=False)
+        """Return the features of rows that need no conversion.
+
+        Missing values are NaN, categories are codes, and looked up columns are there.
+        """
+        if self.looked_up is None:
+            return replace(self, missing=np.nan, numbers_are_values=False)
+        return replace(self, count=self.width, names=None, missing=np.nan, numbers_are_values=False, looked_up=None)
+
+    def as_hashes(self) -> Features:
+        """Return the features of a table of which categories are read as hashes, and numbers without rounding."""
+        return replace(self, dtype=_FLOAT64, looked_up=None)
 
     def stored_names(self, columns: Sequence[str]) -> list[str]:
         """Return the names of columns as the booster stores them."""
@@ -227,6 +250,8 @@ class Forest:
 def tree_digests(forest: Forest) -> NDArray[np.int64]:
     """Return the (T,) checksums of the trees, which tell whether a tree was changed."""
     start = zlib.crc32(forest.category_bits.tobytes() + np.float64(forest.base_margin).tobytes())
+    if forest.features.looked_up is not None:
+        start ^= forest.features.looked_up.digest()
     leaves, splits = forest.leaf_start, forest.leaf_start - np.arange(forest.n_trees + 1)
     columns = [(np.ascontiguousarray(forest.nodes[name]), splits) for name in NODE.names or ()]
     columns += [(forest.leaf_value, leaves), (forest.leaf_label, leaves)]
@@ -249,6 +274,21 @@ def _check_features(features: Features) -> None:
     for columns in (category_columns or (), features.code_columns):
         if any(not 0 <= j < features.count for j in columns) or len(set(columns)) != len(columns):
             raise ValueError("a list of categories belongs to a column that does not exist, or that has another list")
+    if features.hashed and not all(type(v) is int and abs(v) < 1 << 32 for own in features.categories for v in own):
+        raise ValueError("a category is not the hash of one")
+    if features.looked_up is not None:
+        _check_looked_up(features, features.looked_up)
+
+
+def _check_looked_up(features: Features, looked_up: LookedUp) -> None:
+    """Refuse combinations of columns that do not exist, or that hold no category where one is looked up."""
+    column = looked_up.part_column
+    if np.any((column < 0) | (column >= features.count)) or not features.width < 1 << 31:
+        raise ValueError("a looked up column is made of a column that does not exist")
+    asks_category = (looked_up.part_kind == HASH) | (looked_up.part_kind == EQUAL)
+    holds_category = np.isin(column, (features.category_columns or ()) if features.hashed else ())
+    if not np.array_equal(asks_category, holds_category):
+        raise ValueError("a looked up column takes a category for a number, or a number for a category")
 
 
 def _check_structure(forest: Forest) -> None:
@@ -277,8 +317,8 @@ def _check_structure(forest: Forest) -> None:
         if np.any((nodes[side] >= 0) & (nodes[side] <= order)):
             raise ValueError("a split points back to an earlier one")
     _check_trees(forest, children)
-    if n and (nodes["feature"].min() < 0 or nodes["feature"].max() >= forest.features.count):
-        raise ValueError(f"a split uses a feature outside 0..{forest.features.count - 1}")
+    if n and (nodes["feature"].min() < 0 or nodes["feature"].max() >= forest.features.width):
+        raise ValueError(f"a split uses a feature outside 0..{forest.features.width - 1}")
     _check_categorical(forest)
     if not np.all(np.isfinite(forest.leaf_value)) or not np.isfinite(forest.base_margin):
         raise ValueError("a leaf value or the base score is not finite; labels that are all 0 under a log link do this")

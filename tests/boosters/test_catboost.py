@@ -188,7 +188,7 @@ def test_other_losses_are_refused_by_name(params, why, rows):
         wrap(model, *rows)
 
 
-def test_other_models_are_refused_by_name(rows, frame):
+def test_other_models_are_refused_by_name(rows):
     X, y = rows
     with pytest.raises(ValueError, match="CatBoostRegressor is not fitted"):
         wrap(cb.CatBoostRegressor(), X, y)
@@ -200,9 +200,6 @@ def test_other_models_are_refused_by_name(rows, frame):
     scaled.set_scale_and_bias(2.0, 0.0)
     with pytest.raises(UnsupportedModelError, match="scale is 2"):
         wrap(scaled, X, y)
-    statistics = train_frame(*frame, ["text", "whole", "kind"], one_hot_max_size=2)
-    with pytest.raises(UnsupportedModelError, match=r"target statistics \(CTRs\).*train with one_hot_max_size=255"):
-        wrap(statistics, *frame)
 
 
 def test_rows_that_are_not_those_of_training(rows):
@@ -291,15 +288,30 @@ def test_categories_in_other_frames_and_files(frame, tmp_path):
 
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 300])
 def test_hashes_of_texts_of_any_length(length):
-    from pgbm_plugin.boosters.catboost.category_hash import category_hash
+    from pgbm_plugin.boosters.catboost.category_hash import category_hashes
 
     rng = np.random.default_rng(length)
     text = "".join(rng.choice(list("abcXYZ 09-"), length))
     d = pd.DataFrame({"text": np.resize(np.array([text, "another"], object), 40)})
     model = train_frame(d, np.resize([0.0, 1.0], 40), ["text"], iterations=3)
     stored = {split.category for split in _splits(model)}
-    assert stored <= {category_hash(text), category_hash("another")}
+    assert stored <= set(category_hashes([text, "another"]).tolist())
     assert stored
+
+
+def test_many_texts_are_hashed_as_single_ones_are():
+    from pgbm_plugin.boosters.catboost.category_hash import category_hashes
+
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("abcü 09"), n)) for n in range(80) for _ in range(60)]
+    values = [*texts, *rng.integers(-(10**9), 10**9, 200).tolist(), True, np.int8(3)]
+    many = category_hashes(values)
+    assert many.tolist() == [int(category_hashes([value])[0]) for value in values]
+    for bad in ([1.5], [*texts, 1.5], [*texts, None]):
+        with pytest.raises(
+            ValueError, match=r"(1\.5|None) is a (float|NoneType), and CatBoost takes integers and text"
+        ):
+            category_hashes(bad)
 
 
 def _splits(model):
@@ -430,11 +442,6 @@ def test_folds_repeat_the_training(rows, tmp_path):
     wrapped = wrap(model, X, y, cv=3)
     assert np.array_equal(wrapped.predict(X), model.predict(X))
     assert np.mean(np.abs(wrapped.predict_dist(X).pit(y) - 0.5) < 0.45) > 0.85
-
-
-def test_folds_with_categories_are_refused_by_name(frame):
-    with pytest.raises(UnsupportedModelError, match="hashes in place of categories"):
-        wrap(train_frame(*frame, ["text", "whole", "kind"]), *frame, cv=3)
 
 
 def test_estimator(rows):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..booster import Booster, Reading
-from .category_hash import category_hash
+from .category_hash import category_hashes
 from .dataset import read_dataset
 from .document import is_model_bytes, load, load_live
 from .model import read
@@ -43,7 +43,7 @@ CATBOOST = Booster(
     read_model=_read_model,
     read_dataset=read_dataset,
     gradient_dtype=np.dtype(np.float64),
-    category_hash=category_hash,
+    category_hash=category_hashes,
     base_last=True,
     init_score_dtype=np.dtype(np.float32),
     init_score="baseline",

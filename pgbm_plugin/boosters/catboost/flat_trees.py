@@ -10,30 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UnsupportedModelError
+from .numbers import finite_single, whole
+from .target_statistics import Statistic, statistic_splits
 
 # CatBoost's own limit on the depth of symmetric trees; a tree has 2^depth leaves.
 _DEEPEST = 16
 
-_LARGEST = float(np.finfo(np.float32).max)
+# Kinds of splits, by the names that models store.
+FLOAT, CATEGORY, STATISTIC = "FloatFeature", "OneHotFeature", "OnlineCtr"
 
-# What a split of a type that cannot be read would need.
-_REFUSED = {
-    "OnlineCtr": (
-        "categories with target statistics (CTRs): training sends a row through a tree by other statistics than the "
-        "model does, so that no leaf has the rows that it was trained on; train with one_hot_max_size=255, or give the "
-        "categories as numbers"
-    ),
-    "EstimatedFeature": "text or embedding features: train with numeric features and categories only",
-}
+_NO_ESTIMATES = "text or embedding features: train with numeric features and categories only"
 
 
 @dataclass(frozen=True)
 class Split:
     """A question to a row: is a feature above a border, or is it a category?"""
 
-    feature: int  # number among the numeric features, or among the categorical ones
-    border: float | None  # None for a category
+    kind: str  # FLOAT, CATEGORY or STATISTIC
+    feature: int  # number among the features of the kind
+    border: float = 0.0
     category: int = 0  # the category's hash
+    knows_labels: bool = False  # whether it is on a statistic of labels
 
 
 @dataclass(frozen=True)
@@ -77,10 +74,18 @@ class _Tree:
     weight: NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class _Splits:
+    """The distinct splits so far, and those on statistics by their numbers in the document."""
+
+    numbers: dict[Split, int]
+    statistics: Mapping[int, Statistic]
+
+
 def flatten(document: Mapping[str, Any]) -> FlatTrees:
     """Flatten the trees of a model document."""
-    numbers: dict[Split, int] = {}
-    trees = list(_trees(document, numbers))
+    seen = _Splits({}, statistic_splits(document["features_info"]))
+    trees = list(_trees(document, seen))
     if not trees:
         raise UnsupportedModelError("the CatBoost model has no trees; train it first")
     leaf_start = np.cumsum([0, *(len(tree.value) for tree in trees)])
@@ -97,7 +102,7 @@ def flatten(document: Mapping[str, Any]) -> FlatTrees:
     single = np.array([len(tree.value) == 1 for tree in trees])
     return FlatTrees(
         split=np.concatenate([tree.split for tree in trees]),
-        splits=list(numbers),
+        splits=list(seen.numbers),
         no=children("no"),
         yes=children("yes"),
         root=np.where(single, ~leaf_start[:-1], node_start),
@@ -107,19 +112,17 @@ def flatten(document: Mapping[str, Any]) -> FlatTrees:
     )
 
 
-def _trees(document: Mapping[str, Any], numbers: dict[Split, int]) -> Iterator[_Tree]:
+def _trees(document: Mapping[str, Any], seen: _Splits) -> Iterator[_Tree]:
     shapes: dict[int, tuple[NDArray[np.int64], ...]] = {}
     for tree in document.get("oblivious_trees", ()):
-        yield _symmetric(tree, numbers, shapes)
+        yield _symmetric(tree, seen, shapes)
     for tree in document.get("trees", ()):
-        yield _nested(tree, numbers)
+        yield _nested(tree, seen)
 
 
-def _symmetric(
-    tree: Mapping[str, Any], numbers: dict[Split, int], shapes: dict[int, tuple[NDArray[np.int64], ...]]
-) -> _Tree:
+def _symmetric(tree: Mapping[str, Any], seen: _Splits, shapes: dict[int, tuple[NDArray[np.int64], ...]]) -> _Tree:
     """Read a tree that asks the same question at all nodes of a level; bit d of a leaf's number answers question d."""
-    splits = [_number(split, numbers) for split in tree.get("splits") or ()]
+    splits = [_number(split, seen) for split in tree.get("splits") or ()]
     depth = len(splits)
     if depth > _DEEPEST:
         raise ValueError(f"a symmetric tree has depth {depth}")
@@ -144,7 +147,7 @@ def _levels(depth: int) -> tuple[NDArray[np.int64], ...]:
     return level, below[0], below[1]
 
 
-def _nested(tree: Mapping[str, Any], numbers: dict[Split, int]) -> _Tree:
+def _nested(tree: Mapping[str, Any], seen: _Splits) -> _Tree:
     """Read a tree of nested nodes. CatBoost numbers leaves depth first, a leaf beside a split before those below it."""
     split: list[int] = []
     children: tuple[list[int], list[int]] = ([], [])
@@ -155,7 +158,7 @@ def _nested(tree: Mapping[str, Any], numbers: dict[Split, int]) -> _Tree:
         node, parent, side = waiting.pop()
         if "split" in node:
             code = len(split)
-            split.append(_number(node["split"], numbers))
+            split.append(_number(node["split"], seen))
             for child in children:
                 child.append(0)
             below = [(node["right"], code, 1), (node["left"], code, 0)]  # the last is read first
@@ -170,27 +173,26 @@ def _nested(tree: Mapping[str, Any], numbers: dict[Split, int]) -> _Tree:
     return _Tree(np.array(split, np.int64), no, yes, _floats(value), _floats(weight))
 
 
-def _number(split: Mapping[str, Any], numbers: dict[Split, int]) -> int:
+def _number(split: Mapping[str, Any], seen: _Splits) -> int:
     """Return the number of a split among the distinct ones."""
     kind = split["split_type"]
-    if kind == "FloatFeature":
-        border = float(split["border"])
-        if not abs(border) <= _LARGEST:
-            raise ValueError(f"a border is {border}")
-        read = Split(_whole(split["float_feature_index"]), float(np.float32(border)))
-    elif kind == "OneHotFeature":
-        read = Split(_whole(split["cat_feature_index"]), None, _whole(split["value"]))
-    elif kind in _REFUSED:
-        raise UnsupportedModelError(_REFUSED[kind])
+    if kind == FLOAT:
+        read = Split(FLOAT, whole(split["float_feature_index"]), finite_single(split["border"]))
+    elif kind == CATEGORY:
+        read = Split(CATEGORY, whole(split["cat_feature_index"]), category=whole(split["value"]))
+    elif kind == STATISTIC:
+        statistic = seen.statistics[whole(split["split_index"])]
+        if (finite_single(split["border"]), split["ctr_target_border_idx"]) != (
+            statistic.border,
+            statistic.target_border,
+        ):
+            raise ValueError("a split has another border than the statistic that it is on")
+        read = Split(STATISTIC, statistic.column, statistic.border, knows_labels=statistic.knows_labels)
+    elif kind == "EstimatedFeature":
+        raise UnsupportedModelError(_NO_ESTIMATES)
     else:
         raise ValueError(f"a split has the unknown type {kind!r:.40}")
-    return numbers.setdefault(read, len(numbers))
-
-
-def _whole(number: Any) -> int:
-    if type(number) is not int:
-        raise ValueError(f"{number!r:.40} is not a whole number")
-    return number
+    return seen.numbers.setdefault(read, len(seen.numbers))
 
 
 def _floats(numbers: Sequence[Any] | NDArray[np.float64]) -> NDArray[np.float64]:

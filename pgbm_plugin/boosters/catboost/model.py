@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from ...arrays import AnyArray, Array
 from ...errors import UnsupportedModelError
 from ...trees.forest import CATEGORICAL, DEFAULT_LEFT, NODE, Features, Forest
+from ...trees.looked_up import LookedUp
 from ...trees.objectives import IDENTITY, SQUARED, Objective
 from ...trees.training_spec import TrainingSpec, without_constants
 from ..booster import Reading
-from .category_hash import category_hash
-from .flat_trees import FlatTrees, flatten
+from .category_hash import category_hashes
+from .flat_trees import CATEGORY, FLOAT, STATISTIC, FlatTrees, flatten
 from .objectives import objective_of
+from .target_statistics import read_statistics
+
+_NO_LIMIT = (1 << 64) - 1
 
 
 def read(document: Mapping[str, Any]) -> Reading:
@@ -54,7 +58,8 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
             f"the model's scale is {scale}: set_scale_and_bias changed it after training; set it back to 1"
         )
     columns = _columns(info)
-    splits = _splits(info, flat, columns)
+    looked_up = read_statistics(document, columns)
+    splits = _splits(info, flat, columns, 0 if looked_up is None else len(looked_up))
     chosen = splits[flat.split]
     nodes = np.zeros(len(flat.split), NODE)
     for name in ("feature", "threshold", "flags", "category_set"):
@@ -78,25 +83,36 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
         init_score_dtype=np.dtype(np.float32),
         divisor=1,
         link=IDENTITY if objective is None else objective.link,
-        features=_features(info, columns, categories),
+        features=_features(info, columns, categories, looked_up),
         booster="CatBoost",
     )
 
 
-def _splits(info: Mapping[str, Any], flat: FlatTrees, columns: Mapping[str, NDArray[np.int64]]) -> AnyArray:
-    """Return the distinct splits as nodes without children; category sets are numbered in their order."""
+def _splits(
+    info: Mapping[str, Any], flat: FlatTrees, columns: Mapping[str, NDArray[np.int64]], statistics: int
+) -> AnyArray:
+    """Return the distinct splits as nodes without children; category sets are numbered in their order.
+
+    The columns of `statistics` are behind those of the table.
+    """
     out, sets = np.zeros(len(flat.splits), NODE), 0
     left = [_nan_goes_left(feature) for feature in info.get("float_features") or ()]
+    width = sum(map(len, columns.values()))
+    places = {
+        FLOAT: columns["float_features"],
+        CATEGORY: columns["categorical_features"],
+        STATISTIC: np.arange(width, width + statistics),
+    }
     for node, split in zip(out, flat.splits, strict=True):
-        kind = "float_features" if split.border is not None else "categorical_features"
-        if not 0 <= split.feature < len(columns[kind]):
+        if not 0 <= split.feature < len(places[split.kind]):
             raise ValueError("a split uses a feature that the model does not list")
-        node["feature"], node["category_set"] = columns[kind][split.feature], -1
-        if split.border is not None:
-            node["threshold"], node["flags"] = split.border, DEFAULT_LEFT if left[split.feature] else 0
-        else:
+        node["feature"], node["category_set"] = places[split.kind][split.feature], -1
+        if split.kind == CATEGORY:
             node["threshold"], node["flags"], node["category_set"] = -0.5, CATEGORICAL, sets
             sets += 1
+        else:
+            goes_left = split.kind == STATISTIC or left[split.feature]
+            node["threshold"], node["flags"] = split.border, DEFAULT_LEFT if goes_left else 0
     return out
 
 
@@ -105,7 +121,7 @@ def _categories(flat: FlatTrees, columns: int) -> tuple[list[tuple[int, ...]], N
     hashes: list[dict[int, int]] = [{} for _ in range(columns)]
     words = []
     for split in flat.splits:
-        if split.border is None:
+        if split.kind == CATEGORY:
             code = hashes[split.feature].setdefault(split.category, len(hashes[split.feature]))
             words.append(np.zeros(code // 32 + 1, np.uint32))
             words[-1][-1] = 1 << code % 32
@@ -137,7 +153,10 @@ def _columns(info: Mapping[str, Any]) -> dict[str, NDArray[np.int64]]:
 
 
 def _features(
-    info: Mapping[str, Any], columns: Mapping[str, NDArray[np.int64]], categories: Sequence[tuple[int, ...]]
+    info: Mapping[str, Any],
+    columns: Mapping[str, NDArray[np.int64]],
+    categories: Sequence[tuple[int, ...]],
+    looked_up: LookedUp | None,
 ) -> Features:
     names = {
         int(j): feature.get("feature_id", "")
@@ -159,7 +178,8 @@ def _features(
         missing=np.nan,
         categories=tuple(categories),
         category_columns=tuple(columns["categorical_features"].tolist()),
-        category_hash=category_hash,
+        category_hash=category_hashes,
+        looked_up=looked_up,
     )
 
 
@@ -175,6 +195,7 @@ def _training_spec(
     lambda_ = np.full(forest.n_leaves, float(np.float32(_number(learner["l2_leaf_reg"]))))
     steps = learner["leaf_estimation_iterations"]
     one_step = steps == 1 or not _is_quadratic(objective)
+    routed_otherwise = _why_routed_otherwise(params, flat)
     if not one_step:
         lambda_ = _after_steps(lambda_, flat.weight, steps)
     return TrainingSpec(
@@ -189,10 +210,10 @@ def _training_spec(
         start=forest.base_margin,
         folded=np.zeros(forest.n_trees, bool),
         start_is_mean=False,
-        leaf_count=None if counts or not whole else flat.weight.astype(np.int64),
-        leaf_cover=flat.weight if counts else np.zeros(len(flat.weight)),
+        leaf_count=None if counts or not whole or routed_otherwise else flat.weight.astype(np.int64),
+        leaf_cover=flat.weight if counts and not routed_otherwise else np.zeros(len(flat.weight)),
         subsampled=False,
-        approximate=_why_approximate(params, objective, whole),
+        approximate=(*routed_otherwise, *_why_approximate(params, objective, whole)),
         tolerance=1e-9,
         scaled_lambda=one_step,
     )
@@ -209,6 +230,24 @@ def _after_steps(lambda_: Array, weight: Array, steps: int) -> Array:
     """
     left = np.divide(lambda_, weight + lambda_, out=np.zeros(len(weight)), where=weight + lambda_ > 0.0) ** steps
     return np.divide(weight * left, 1.0 - left, out=lambda_.copy(), where=left < 1.0)
+
+
+def _why_routed_otherwise(params: Mapping[str, Any], flat: FlatTrees) -> tuple[str, ...]:
+    """Return why training sent rows to other leaves than the model does.
+
+    What the leaves held in training then compares with nothing.
+    """
+    reasons = []
+    if any(split.knows_labels for split in flat.splits):
+        reasons.append(
+            "training sent a row through the trees by target statistics (CTRs) of the rows before it, the model does "
+            "so by those of all training rows, which know a training row's own label: rows that training did not see "
+            "give better moments"
+        )
+    limit = params.get("cat_feature_params", {}).get("ctr_leaf_count_limit", _NO_LIMIT)
+    if limit != _NO_LIMIT and any(split.kind == STATISTIC for split in flat.splits):
+        reasons.append(f"ctr_leaf_count_limit={limit} took rare categories out of the statistics after training")
+    return tuple(reasons)
 
 
 def _why_approximate(params: Mapping[str, Any], objective: Objective | None, whole: bool) -> tuple[str, ...]:
