@@ -273,7 +273,7 @@ def test_report(story, tmp_path, capsys):
 def test_what_a_report_is_made_of(cli_folder, tmp_path, capsys, monkeypatch):
     given = {}
 
-    def report(model, X, y, *, groups, init_score, title, path):
+    def report(model, X, y, *, groups, init_score, unit, title, path):
         given.update(mean=model.predict(X, init_score=init_score), y=y, title=title, start=init_score, path=path)
         assert groups is None
 
