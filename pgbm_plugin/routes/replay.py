@@ -56,17 +56,15 @@ class Replay(Route):
     ) -> None:
         from ..kernels import replay
 
-        looked_up = np.empty(2 * self._block(hi - lo))
         for rows, *coded in self._coded(lo, hi):
             out = margin[rows], variance[rows], None if log_scale is None else log_scale[rows]
-            replay.add_margin_variance(*coded, *packed, rho, looked_up, *out)
+            replay.add_margin_variance(*coded, *packed, rho, *out)
 
     def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
         from ..kernels import replay
 
-        looked_up = np.empty(self._block(hi - lo))
         for rows, *coded in self._coded(lo, hi):
-            replay.add_variances(*coded, sd, rho, looked_up, variance[:, rows])
+            replay.add_variances(*coded, sd, rho, rows.start, rows.stop, variance)
 
     def gather_moments(
         self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, restarts: bool, margin: Array
@@ -91,10 +89,9 @@ class Replay(Route):
         for t in range(self.forest.n_trees):
 
             def chunk(lo: int, hi: int, t: int = t) -> None:
-                at = np.empty(self._block(len(leaf)), self.program.region.dtype)
+                at = self._regions(len(leaf))
                 for rows, codes, where in blocks[lo:hi]:
-                    block_leaf = leaf[rows]
-                    replay.leaves(codes, where, self.program.splits, t, at[: len(block_leaf)], block_leaf)
+                    replay.leaves(codes, where, self.program.splits, self.forest.leaf_start, t, at, leaf[rows])
 
             run_chunks(chunk, len(blocks), _BLOCKS_AT_ONCE, n_jobs)
             yield leaf
@@ -103,18 +100,21 @@ class Replay(Route):
         """Yield rows lo..hi as blocks of codes: (rows, codes, where, splits, leaf_start, buffer for regions)."""
         from ..kernels import coding
 
-        program, size = self.program, self._block(hi - lo)
+        program, size, at = self.program, self._block(hi - lo), self._regions(hi - lo)
         position = self.rows.place(program.feature)
         work = coding.workspace(size, len(program.feature), len(program.column_feature), program.code.dtype)
         codes, where = work[:2]
-        at = np.empty(size, program.region.dtype)
         for begin, end, X in self.rows.blocks(lo, hi, program.feature):
             for first in range(begin, end, size):
                 last = min(first + size, end)
                 coding.code_block(X[first - begin : last - begin], position, *program.coding, *work)
-                yield slice(first, last), codes, where, program.splits, self.forest.leaf_start, at[: last - first]
+                yield slice(first, last), codes, where, program.splits, self.forest.leaf_start, at
 
     def _block(self, rows: int) -> int:
-        """Return the number of rows of a block; it is even if there are several blocks, for the moments' lanes."""
+        """Return the number of rows of a block: full packs if there are several blocks, and even for the moments."""
         fitting = _CODE_BYTES // (len(self.program.feature) * self.program.code.itemsize)
-        return min(rows, max(_MIN_BLOCK, min(_MAX_BLOCK, fitting & ~1)))
+        return min(rows, max(_MIN_BLOCK, min(_MAX_BLOCK, fitting & -_MIN_BLOCK)))
+
+    def _regions(self, rows: int) -> Array:
+        """Return a buffer for the regions of a block, which is filled in steps of some packs."""
+        return np.empty(self._block(rows) + _MIN_BLOCK, self.program.region.dtype)
