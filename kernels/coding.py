@@ -17,20 +17,31 @@ def lanes(code: Any) -> int:
     return BYTES // np.dtype(code).itemsize
 
 
+def aligned(size: int, dtype: Any) -> Any:
+    """Return a buffer that begins where a line of the cache does, which is as long as a pack."""
+    out = np.empty(size + lanes(dtype), dtype)
+    start = -out.ctypes.data % BYTES // out.itemsize
+    return out[start : start + size]
+
+
 def workspace(rows: int, features: int, columns: int, code: Any) -> tuple[Any, ...]:
     """Return the arrays that `code_block` writes to: codes, lines of columns, values, counts.
 
-    Codes are (packs, lines, rows of a pack). They begin where a line of the cache does, since a pack is as long.
+    Codes are (packs, lines, rows of a pack).
     """
     packs = -(-rows // lanes(code))
     if packs > 1:
         packs = -(-packs // PACKS) * PACKS
-    shape = packs, features + columns + 1, lanes(code)
-    codes = np.full(math.prod(shape) + lanes(code), np.iinfo(code).min, code)
-    start = -codes.ctypes.data % BYTES // codes.itemsize
-    codes = codes[start : start + math.prod(shape)].reshape(shape)
-    padded = packs * lanes(code)
+    padded, shape = packs * lanes(code), (packs, features + columns + 1, lanes(code))
+    codes = aligned(math.prod(shape), code).reshape(shape)
+    codes[:] = np.iinfo(code).min
     return codes, np.empty(columns, np.int64), np.zeros(padded), np.empty(padded, np.uint64)
+
+
+def regions(codes: Any) -> Any:
+    """Return a buffer for the regions of the rows of some codes."""
+    packs, _, rows = codes.shape
+    return aligned(packs * rows, f"u{codes.itemsize}")
 
 
 @kernel
