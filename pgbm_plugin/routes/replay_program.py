@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ..arrays import AnyArray, Array
 from ..trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_IS_MISSING, Forest
 
-# With more leaves per tree, walking is faster: replay computes every split, a walk only those on a row's path.
-_MAX_MEAN_LEAVES = 1024
+# Replay computes every split, a walk only those on a row's path: with more leaves per tree than were measured, we walk.
+_MAX_MEAN_LEAVES = 1 << 12
 
 # Bytes of the tables of all categorical splits. With more, walking saves memory.
 _MAX_TABLES = 1 << 27
@@ -50,6 +50,7 @@ class ReplayProgram:
     table_start: NDArray[np.int64]  # (Q,) where the table of a categorical split begins
     table_column: NDArray[np.int64]  # (Q,) the column whose codes are looked up in it
     slot: NDArray[np.int64]  # (L,) the forest's leaf of each region; tree t's regions begin at forest.leaf_start[t]
+    least_rows: int  # with fewer rows, walking is faster
 
     @property
     def coding(self) -> tuple[AnyArray, ...]:
@@ -138,6 +139,8 @@ def _compile(forest: Forest) -> ReplayProgram | None:
         table_start=np.cumsum(limits) - limits,
         table_column=table_column,
         slot=slot,
+        # as measured, with new rows at every call: what replay costs for any number of rows is the splits and the codes
+        least_rows=3 + (forest.n_leaves // 128 + 10 * len(feature)) // forest.n_trees,
     )
 
 
