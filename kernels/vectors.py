@@ -74,7 +74,7 @@ def _filled(builder: Any, kind: ir.VectorType, scalar: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, kind: Any) -> Any:
-    assert array_type.layout == "C"
+    assert array_type.layout == "C", "vectors are for arrays with no gaps"
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [offset]), kind.as_pointer())
 
