@@ -9,19 +9,39 @@ import numpy as np
 
 from ..trees.forest import DEFAULT_LEFT, ZERO_BOUND, ZERO_IS_MISSING
 from .jit import kernel, scalar
+from .vectors import BYTES, PACKS
 
-# Splits that one pass over a block applies. The code of `replay._replay` is written for this number.
-GROUP = 4
+
+def lanes(code: Any) -> int:
+    """Return the rows of a pack of codes of this type."""
+    return BYTES // np.dtype(code).itemsize
+
+
+def aligned(size: int, dtype: Any) -> Any:
+    """Return a buffer that begins where a line of the cache does, which is as long as a pack."""
+    out = np.empty(size + lanes(dtype), dtype)
+    start = -out.ctypes.data % BYTES // out.itemsize
+    return out[start : start + size]
 
 
 def workspace(rows: int, features: int, columns: int, code: Any) -> tuple[Any, ...]:
-    """Return the arrays that `code_block` writes to: codes, lines of columns, values, counts."""
-    return (
-        np.empty((features + columns, rows), code),
-        np.empty(columns, np.int64),
-        np.empty(rows),
-        np.empty(rows, np.uint64),
-    )
+    """Return the arrays that `code_block` writes to: codes, lines of columns, values, counts.
+
+    Codes are (packs, lines, rows of a pack).
+    """
+    packs = -(-rows // lanes(code))
+    if packs > 1:
+        packs = -(-packs // PACKS) * PACKS
+    padded, shape = packs * lanes(code), (packs, features + columns + 1, lanes(code))
+    codes = aligned(math.prod(shape), code).reshape(shape)
+    codes[:] = np.iinfo(code).min
+    return codes, np.empty(columns, np.int64), np.zeros(padded), np.empty(padded, np.uint64)
+
+
+def regions(codes: Any) -> Any:
+    """Return a buffer for the regions of the rows of some codes."""
+    packs, _, rows = codes.shape
+    return aligned(packs * rows, f"u{codes.itemsize}")
 
 
 @kernel
@@ -47,59 +67,41 @@ def arrange(
     leaf_start: Any,
     column: Any,
     code: Any,
-    table_of: Any,
-    group_start: Any,
-    table_start: Any,
     out_column: Any,
     out_code: Any,
     out_region: Any,
-    out_new: Any,
     slot: Any,
     queue: Any,
     region_of: Any,
-) -> Any:
-    """Arrange the splits of every tree in groups, parents first, and return the number of groups.
+) -> None:
+    """Arrange the splits of every tree, parents first.
 
     ``queue`` and ``region_of`` are buffers of a number per split; allocating them here would cost compile time.
     """
-    group = 0
     for t in range(root.shape[0]):
-        group_start[t] = group
+        first = leaf_start[t] - t
         if root[t] < 0:
             slot[leaf_start[t]] = ~root[t]
             continue
         queue[0], region_of[root[t]] = root[t], 0
-        done, waiting, regions, filled = 0, 1, 1, GROUP
+        done, waiting = 0, 1
         while done < waiting:
             node = queue[done]
+            region, at = region_of[node], first + done
             done += 1
-            region, new = region_of[node], regions
-            regions += 1
-            if filled == GROUP or table_of[node] >= 0:
-                if done > 1:
-                    group += 1
-                filled = 0
-            at = group * GROUP + filled
-            out_column[at], out_code[at], out_region[at], out_new[at] = column[node], code[node], region, new
-            filled += 1
-            if table_of[node] >= 0:
-                table_start[group] = table_of[node]
-                filled = GROUP
+            out_column[at], out_code[at], out_region[at] = column[node], code[node], region
             for is_right in range(2):
-                child, its_region = (right[node], new) if is_right else (left[node], region)
+                child, its_region = (right[node], done) if is_right else (left[node], region)
                 if child >= 0:
                     queue[waiting], region_of[child] = child, its_region
                     waiting += 1
                 else:
                     slot[leaf_start[t] + its_region] = ~child
-        group += 1
-    group_start[root.shape[0]] = group
-    return group
 
 
 @scalar
-def _count_below(x: Any, cuts: Any, count: Any, codes: Any) -> None:
-    """Count in ``codes[r]`` the cuts below ``x[r]``; the number of cuts is a power of two, at least 16.
+def _count_below(x: Any, cuts: Any, count: Any) -> None:
+    """Count in ``count[r]`` the cuts below ``x[r]``; the number of cuts is a power of two, at least 16.
 
     First, 15 cuts at equal distances are compared with all rows, which vectorises. A binary search between them
     follows, level by level. It uses arithmetic, because LLVM would turn branches into jumps, five times slower.
@@ -119,22 +121,18 @@ def _count_below(x: Any, cuts: Any, count: Any, codes: Any) -> None:
         for r in range(x.shape[0]):
             count[r] += u(step) * u(x[r] > cuts[count[r] + u(step - 1)])
         step >>= 1
-    lowest = np.iinfo(codes.dtype).min
-    for r in range(x.shape[0]):
-        codes[r] = np.int64(count[r]) + lowest
 
 
 @scalar
-def _category_codes(x: Any, lower: Any, limit: Any, codes: Any) -> None:
-    """Write codes of categories, from the lowest code on: no category, NaN, category 0, category 1..."""
-    lowest = np.iinfo(codes.dtype).min
+def _number_categories(x: Any, lower: Any, limit: Any, count: Any) -> None:
+    """Write to ``count[r]`` the number of the category: 0 for no category, 1 for NaN, 2 for category 0, and so on."""
     for r in range(x.shape[0]):
         if math.isnan(x[r]):
-            codes[r] = lowest + 1
+            count[r] = 1
         elif lower < x[r] < limit - 2:
-            codes[r] = lowest + 2 + np.int64(x[r])
+            count[r] = 2 + np.int64(x[r])
         else:
-            codes[r] = lowest
+            count[r] = 0
 
 
 @kernel
@@ -152,22 +150,26 @@ def code_block(
     x: Any,
     count: Any,
 ) -> None:
-    """Write rows as codes: one line of ``codes`` per feature, and one more per column with missing values.
+    """Write rows as codes: a line of a pack per feature, and one more per column with missing values.
 
     ``where[c]`` becomes the line of column c. The columns of a feature are consecutive. ``position`` holds the place of
-    each feature in X.
+    each feature in X. The last pack is filled up with codes of no row.
     """
-    m = X.shape[0]
-    c, x = 0, x[:m]
+    m, lanes = X.shape[0], codes.shape[2]
+    packs = (m + lanes - 1) // lanes
+    c, x, count = 0, x[: packs * lanes], count[: packs * lanes]
     lowest, highest = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     for f in range(position.shape[0]):
         for r in range(m):
             x[r] = X[r, position[f]]
-        line = codes[f]
         if math.isnan(lower[f]):
-            _count_below(x, cuts[cut_start[f] : cut_start[f + 1]], count, line)
+            _count_below(x, cuts[cut_start[f] : cut_start[f + 1]], count)
         else:
-            _category_codes(x, lower[f], limit[f], line)
+            _number_categories(x, lower[f], limit[f], count)
+        for p in range(packs):
+            line, of_pack = codes[p, f], count[p * lanes : (p + 1) * lanes]
+            for r in range(lanes):
+                line[r] = np.int64(of_pack[r]) + lowest
         nan = zero = 0
         for r in range(m):
             nan += x[r] != x[r]
@@ -178,8 +180,9 @@ def code_block(
             if math.isnan(lower[f]) and (nan > 0 or (by_zero and zero > 0)):
                 to = lowest if column_kind[c] & DEFAULT_LEFT else highest
                 where[c] = position.shape[0] + c
-                marked = codes[where[c]]
-                for r in range(m):
-                    gone = math.isnan(x[r]) or (by_zero and abs(x[r]) <= ZERO_BOUND)
-                    marked[r] = to if gone else line[r]
+                for p in range(packs):
+                    line, marked, of_pack = codes[p, f], codes[p, where[c]], x[p * lanes : (p + 1) * lanes]
+                    for r in range(lanes):
+                        gone = math.isnan(of_pack[r]) or (by_zero and abs(of_pack[r]) <= ZERO_BOUND)
+                        marked[r] = to if gone else line[r]
             c += 1

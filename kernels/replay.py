@@ -12,56 +12,86 @@ from typing import Any
 import numpy as np
 
 from .accumulate import add_rows, gradients
-from .coding import GROUP
 from .jit import kernel, scalar
 from .scalar import add_tree
+from .vectors import BYTES, DOUBLES, PACKS, fill, load, load_packs, look_up, look_up_pairs, ones, split, store, zeros
+
+_STEP = DOUBLES.lanes
+
+
+@scalar
+def _mark_right(codes: Any, pack: Any, packs: Any, line: Any, table: Any) -> None:
+    """Write to the last line of each pack what a table says of its codes on another line."""
+    lowest = np.iinfo(codes.dtype).min
+    for p in range(pack, pack + packs):
+        for r in range(codes.shape[2]):
+            codes[p, codes.shape[1] - 1, r] = table[np.int64(codes[p, line, r]) - lowest]
+
+
+@scalar
+def _regions(
+    start: Any, packs: Any, codes: Any, pack: Any, where: Any, column: Any, code: Any, region: Any, categories: Any
+) -> Any:
+    """Return the regions in which one tree leaves the rows of some packs, which stay in registers for all its splits.
+
+    ``start`` are zeros in so many packs. ``categories`` is None for a forest without categorical splits.
+    """
+    at, one = start, ones(region)
+    new = one
+    for i in range(column.shape[0]):
+        c = np.int64(column[i])
+        if categories is not None and c >= where.shape[0]:
+            tables, table_start, table_column = categories
+            k, line = c - where.shape[0], codes.shape[1] - 1
+            _mark_right(codes, pack, packs, where[table_column[k]], tables[table_start[k] :])
+        else:
+            line = where[column[i]]
+        at = split(at, load_packs(at, codes, pack, line), region[i], code[i], new)
+        new = new + one
+    return at
 
 
 @scalar
 def _replay(
     codes: Any,
     where: Any,
-    t: Any,
-    group_start: Any,
-    table_start: Any,
     column: Any,
     code: Any,
     region: Any,
-    new: Any,
-    tables: Any,
+    categories: Any,
+    leaf_start: Any,
+    t: Any,
+    rows: Any,
     at: Any,
 ) -> None:
-    """Apply tree t to a block of codes: ``at[r]`` becomes the region of row r. GROUP splits are applied per pass."""
-    for r in range(at.shape[0]):
-        at[r] = 0
-    for g in range(group_start[t], group_start[t + 1]):
-        i = g * GROUP
-        c0 = codes[where[column[i]]]
-        k0, n0 = region[i], new[i]
-        if table_start[g] >= 0:
-            table, lowest = tables[table_start[g] :], np.iinfo(codes.dtype).min
-            for r in range(at.shape[0]):
-                here = at[r]
-                at[r] = n0 if (here == k0) & (table[np.int64(c0[r]) - lowest] != 0) else here
-            continue
-        c1, c2, c3 = codes[where[column[i + 1]]], codes[where[column[i + 2]]], codes[where[column[i + 3]]]
-        t0, t1, t2, t3 = code[i], code[i + 1], code[i + 2], code[i + 3]
-        k1, k2, k3 = region[i + 1], region[i + 2], region[i + 3]
-        n1, n2, n3 = new[i + 1], new[i + 2], new[i + 3]
-        for r in range(at.shape[0]):
-            here = at[r]
-            here = n0 if (here == k0) & (c0[r] > t0) else here
-            here = n1 if (here == k1) & (c1[r] > t1) else here
-            here = n2 if (here == k2) & (c2[r] > t2) else here
-            here = n3 if (here == k3) & (c3[r] > t3) else here
-            at[r] = here
+    """Apply tree t to a block of codes: ``at[r]`` becomes the region of row r."""
+    first, end = leaf_start[t] - t, leaf_start[t + 1] - t - 1
+    column, code, region = column[first:end], code[first:end], region[first:end]
+    lanes = 8 * BYTES // np.iinfo(codes.dtype).bits
+    for r in range(0, rows, PACKS * lanes):
+        pack = r // lanes
+        if rows - r > lanes:  # the packs after the last row hold codes of no row
+            found = _regions(zeros(at, PACKS), PACKS, codes, pack, where, column, code, region, categories)
+            store(found, at, r)
+        else:
+            store(_regions(zeros(at, 1), 1, codes, pack, where, column, code, region, categories), at, r)
+
+
+@scalar
+def _add(per_leaf: Any, at: Any, out: Any) -> None:
+    """Add to every row the number of its leaf."""
+    whole = out.shape[0] // _STEP * _STEP
+    for r in range(0, whole, _STEP):
+        store(load(out, r) + look_up(per_leaf, at, r), out, r)
+    for r in range(whole, out.shape[0]):
+        out[r] += per_leaf[at[r]]
 
 
 @kernel
-def leaves(codes: Any, where: Any, splits: Any, t: Any, at: Any, out: Any) -> None:
+def leaves(codes: Any, where: Any, splits: Any, leaf_start: Any, t: Any, at: Any, out: Any) -> None:
     """Write the leaf of every row in tree t, numbered within the tree, to ``out``."""
-    _replay(codes, where, t, *splits, at)
-    for r in range(at.shape[0]):
+    _replay(codes, where, *splits, leaf_start, t, out.shape[0], at)
+    for r in range(out.shape[0]):
         out[r] = at[r]
 
 
@@ -69,10 +99,8 @@ def leaves(codes: Any, where: Any, splits: Any, t: Any, at: Any, out: Any) -> No
 def add_margin(codes: Any, where: Any, splits: Any, leaf_start: Any, at: Any, value: Any, margin: Any) -> None:
     """Do what `cpu.add_margin` does, by replay."""
     for t in range(leaf_start.shape[0] - 1):
-        _replay(codes, where, t, *splits, at)
-        tree_values = value[leaf_start[t] : leaf_start[t + 1]]
-        for r in range(at.shape[0]):
-            margin[r] += tree_values[at[r]]
+        _replay(codes, where, *splits, leaf_start, t, margin.shape[0], at)
+        _add(value[leaf_start[t] : leaf_start[t + 1]], at, margin)
 
 
 @kernel
@@ -85,45 +113,43 @@ def add_margin_variance(
     value_sd: Any,
     step: Any,
     rho: Any,
-    looked_up: Any,
     margin: Any,
     variance: Any,
     log_scale: Any,
 ) -> None:
-    """Do what `cpu.add_margin_variance` does, by replay.
-
-    ``value_sd`` interleaves value and sd of each leaf; ``looked_up`` is a buffer for both of each row.
-    """
+    """Do what `cpu.add_margin_variance` does, by replay; ``value_sd`` interleaves value and sd of each leaf."""
+    whole, rhos = margin.shape[0] // _STEP * _STEP, fill(rho)
     for t in range(leaf_start.shape[0] - 1):
-        _replay(codes, where, t, *splits, at)
+        _replay(codes, where, *splits, leaf_start, t, margin.shape[0], at)
         tree_values = value_sd[2 * leaf_start[t] : 2 * leaf_start[t + 1]]
-        # look-ups and arithmetic are in separate loops, because one loop would not vectorise
-        for r in range(at.shape[0]):
-            here = 2 * np.uint64(at[r])
-            looked_up[2 * r], looked_up[2 * r + 1] = tree_values[here], tree_values[here + np.uint64(1)]
-        for r in range(at.shape[0]):
-            margin[r] += looked_up[2 * r]
-            variance[r] = add_tree(variance[r], looked_up[2 * r + 1], rho)
+        for r in range(0, whole, _STEP):
+            value, sd = look_up_pairs(tree_values, at, r)
+            store(load(margin, r) + value, margin, r)
+            store(add_tree(load(variance, r), sd, rhos), variance, r)
+        for r in range(whole, margin.shape[0]):
+            here = 2 * np.int64(at[r])
+            margin[r] += tree_values[here]
+            variance[r] = add_tree(variance[r], tree_values[here + 1], rho)
         if step is not None:
-            steps = step[leaf_start[t] : leaf_start[t + 1]]
-            for r in range(at.shape[0]):
-                log_scale[r] += steps[at[r]]
+            _add(step[leaf_start[t] : leaf_start[t + 1]], at, log_scale)
 
 
 @kernel
 def add_variances(
-    codes: Any, where: Any, splits: Any, leaf_start: Any, at: Any, sd: Any, rho: Any, looked_up: Any, variance: Any
+    codes: Any, where: Any, splits: Any, leaf_start: Any, at: Any, sd: Any, rho: Any, begin: Any, end: Any, out: Any
 ) -> None:
-    """Do what `cpu.add_variances` does, by replay; ``looked_up`` is a buffer for the sd of each row."""
+    """Do what `cpu.add_variances` does, by replay, for the rows ``begin`` to ``end`` of ``out``."""
+    rows = end - begin
+    whole = rows // _STEP * _STEP
     for t in range(leaf_start.shape[0] - 1):
-        _replay(codes, where, t, *splits, at)
+        _replay(codes, where, *splits, leaf_start, t, rows, at)
         tree_values = sd[leaf_start[t] : leaf_start[t + 1]]
-        for r in range(at.shape[0]):
-            looked_up[r] = tree_values[at[r]]
         for k in range(rho.shape[0]):
-            line = variance[k]
-            for r in range(at.shape[0]):
-                line[r] = add_tree(line[r], looked_up[r], rho[k])
+            variance, rhos = out[k, begin:end], fill(rho[k])
+            for r in range(0, whole, _STEP):
+                store(add_tree(load(variance, r), look_up(tree_values, at, r), rhos), variance, r)
+            for r in range(whole, rows):
+                variance[r] = add_tree(variance[r], tree_values[at[r]], rho[k])
 
 
 @kernel
@@ -152,6 +178,6 @@ def gather_moments(
             gradients(y, weight, margin, objective, parameter, rounding, g, h)
         if restarts and t == 0:
             margin[:] = 0.0
-        _replay(codes, where, t, *splits, at)
+        _replay(codes, where, *splits, leaf_start, t, margin.shape[0], at)
         first, end = leaf_start[t], leaf_start[t + 1]
-        add_rows(at, g, h, weight, step[first:end], margin, sums[first:end])
+        add_rows(at[: margin.shape[0]], g, h, weight, step[first:end], margin, sums[first:end])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,13 @@ class LeafWeights:
     mu: Array
     variance: Array
     sd: Array
+
+    def __post_init__(self) -> None:
+        self.sd.flags.writeable = False  # routes keep it in their own order
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # pickle makes arrays writable
 
 
 def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments, *, whole: bool = True) -> LeafWeights:
@@ -70,7 +78,9 @@ def leaf_weights(forest: Forest, spec: TrainingSpec, moments: LeafMoments, *, wh
 def paper_leaf_values(forest: Forest, spec: TrainingSpec, weights: LeafWeights) -> Array:
     """Return the (L,) leaf values of the paper's mean, -alpha * mu, in place of the booster's stored ones."""
     tree = forest.tree_of_leaf()
-    return np.where(spec.folded[tree], spec.start, 0.0) - spec.alpha[tree] * weights.mu
+    value = np.where(spec.folded[tree], spec.start, 0.0) - spec.alpha[tree] * weights.mu
+    value.flags.writeable = False
+    return value
 
 
 def typical_variance(forest: Forest, moments: LeafMoments, weights: LeafWeights) -> float:

@@ -13,8 +13,8 @@ from .replay import Replay
 from .replay_program import replay_program
 from .walk import Walk
 
-# With fewer rows than these, walking is faster: replay always works on whole blocks.
-_FEW_ROWS = 40
+# With fewer rows than these, walking is faster for every forest.
+_FEW_ROWS = 4
 
 forced = os.environ.get("PGBM_PLUGIN_ROUTE", "")
 """The route that the CPU always uses, if it is "walk" or "replay"."""
@@ -27,4 +27,6 @@ def choose_route(forest: Forest, rows: Rows) -> Route:
     if forced == "walk" or (rows.n < _FEW_ROWS and forced != "replay"):
         return Walk(forest, rows)
     program = replay_program(forest)
-    return Walk(forest, rows) if program is None else Replay(forest, rows, program)
+    if program is None or (rows.n < program.least_rows and forced != "replay"):
+        return Walk(forest, rows)
+    return Replay(forest, rows, program)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .base import Route, has_unit_hessian, loss_arguments
 from .replay_program import ReplayProgram
+
+T = TypeVar("T")
 
 # Rows of a block: few enough for its codes to stay in the L2 cache, and enough for loops that pay off.
 _MIN_BLOCK, _MAX_BLOCK = 512, 2048
@@ -34,7 +36,7 @@ class Replay(Route):
     program: ReplayProgram
 
     def ordered(self, per_leaf: Array) -> Array:
-        return per_leaf[self.program.slot]
+        return self._kept("ordered", (per_leaf,), lambda: per_leaf[self.program.slot])
 
     def by_leaf(self, ordered: Array) -> Array:
         out = np.empty_like(ordered)
@@ -42,8 +44,11 @@ class Replay(Route):
         return out
 
     def packed(self, value: Array, sd: Array, step: Array | None) -> tuple[Any, ...]:
-        value_sd = np.stack([value, sd], axis=1, dtype=np.float64)[self.program.slot].reshape(-1)
-        return value_sd, None if step is None else step[self.program.slot]
+        def pack() -> tuple[Any, ...]:
+            value_sd = np.stack([value, sd], axis=1, dtype=np.float64)[self.program.slot].reshape(-1)
+            return value_sd, None if step is None else step[self.program.slot]
+
+        return self._kept("packed", (value, sd, step), pack)
 
     def add_margin(self, lo: int, hi: int, value: Array, margin: Array) -> None:
         from ..kernels import replay
@@ -56,17 +61,15 @@ class Replay(Route):
     ) -> None:
         from ..kernels import replay
 
-        looked_up = np.empty(2 * self._block(hi - lo))
         for rows, *coded in self._coded(lo, hi):
             out = margin[rows], variance[rows], None if log_scale is None else log_scale[rows]
-            replay.add_margin_variance(*coded, *packed, rho, looked_up, *out)
+            replay.add_margin_variance(*coded, *packed, rho, *out)
 
     def add_variances(self, lo: int, hi: int, sd: Array, rho: Array, variance: Array) -> None:
         from ..kernels import replay
 
-        looked_up = np.empty(self._block(hi - lo))
         for rows, *coded in self._coded(lo, hi):
-            replay.add_variances(*coded, sd, rho, looked_up, variance[:, rows])
+            replay.add_variances(*coded, sd, rho, rows.start, rows.stop, variance)
 
     def gather_moments(
         self, lo: int, hi: int, y: Array, weight: Array, spec: TrainingSpec, step: Array, restarts: bool, margin: Array
@@ -85,19 +88,31 @@ class Replay(Route):
     def leaves_by_tree(self, n_jobs: int | None) -> Iterator[NDArray[np.int64]]:
         """Yield the leaves of each tree; the codes of all rows stay in memory, one or two bytes per feature."""
         from ..kernels import replay
+        from ..kernels.coding import regions
 
         blocks = [(rows, codes.copy(), where.copy()) for rows, codes, where, *_ in self._coded(0, len(self.rows))]
         leaf = np.empty(len(self.rows), np.int64)
         for t in range(self.forest.n_trees):
 
             def chunk(lo: int, hi: int, t: int = t) -> None:
-                at = np.empty(self._block(len(leaf)), self.program.region.dtype)
+                at = regions(blocks[lo][1])  # the first block has the most rows
                 for rows, codes, where in blocks[lo:hi]:
-                    block_leaf = leaf[rows]
-                    replay.leaves(codes, where, self.program.splits, t, at[: len(block_leaf)], block_leaf)
+                    replay.leaves(codes, where, self.program.splits, self.forest.leaf_start, t, at, leaf[rows])
 
             run_chunks(chunk, len(blocks), _BLOCKS_AT_ONCE, n_jobs)
             yield leaf
+
+    def _kept(self, name: str, of: tuple[Array | None, ...], make: Callable[[], T]) -> T:
+        """Return what was made of the same arrays at the last call, or make it; for few rows, it costs more than they.
+
+        Only of arrays that nobody can change meanwhile.
+        """
+        if any(array is not None and array.flags.writeable for array in of):
+            return make()
+        kept: tuple[tuple[Array | None, ...], T] | None = self.forest.cache.get(name)
+        if kept is None or any(a is not b for a, b in zip(kept[0], of, strict=True)):
+            kept = self.forest.cache[name] = of, make()
+        return kept[1]
 
     def _coded(self, lo: int, hi: int) -> Iterator[tuple[Any, ...]]:
         """Yield rows lo..hi as blocks of codes: (rows, codes, where, splits, leaf_start, buffer for regions)."""
@@ -106,15 +121,14 @@ class Replay(Route):
         program, size = self.program, self._block(hi - lo)
         position = self.rows.place(program.feature)
         work = coding.workspace(size, len(program.feature), len(program.column_feature), program.code.dtype)
-        codes, where = work[:2]
-        at = np.empty(size, program.region.dtype)
+        codes, where, at = *work[:2], coding.regions(work[0])
         for begin, end, X in self.rows.blocks(lo, hi, program.feature):
             for first in range(begin, end, size):
                 last = min(first + size, end)
                 coding.code_block(X[first - begin : last - begin], position, *program.coding, *work)
-                yield slice(first, last), codes, where, program.splits, self.forest.leaf_start, at[: last - first]
+                yield slice(first, last), codes, where, program.splits, self.forest.leaf_start, at
 
     def _block(self, rows: int) -> int:
-        """Return the number of rows of a block; it is even if there are several blocks, for the moments' lanes."""
+        """Return the number of rows of a block: full packs if there are several blocks, and even for the moments."""
         fitting = _CODE_BYTES // (len(self.program.feature) * self.program.code.itemsize)
-        return min(rows, max(_MIN_BLOCK, min(_MAX_BLOCK, fitting & ~1)))
+        return min(rows, max(_MIN_BLOCK, min(_MAX_BLOCK, fitting & -_MIN_BLOCK)))

@@ -8,6 +8,7 @@ that go right into region i. This needs comparisons of small integers, but no br
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from ..arrays import AnyArray, Array
 from ..trees.forest import CATEGORICAL, DEFAULT_LEFT, ZERO_IS_MISSING, Forest
 
-# With more leaves per tree, walking is faster: replay computes every split, a walk only those on a row's path.
-_MAX_MEAN_LEAVES = 1024
+# Replay computes every split, a walk only those on a row's path: with more leaves per tree than were measured, we walk.
+_MAX_MEAN_LEAVES = 1 << 12
 
 # Bytes of the tables of all categorical splits. With more, walking saves memory.
 _MAX_TABLES = 1 << 27
@@ -24,12 +25,15 @@ _MAX_TABLES = 1 << 27
 
 @dataclass(frozen=True, eq=False)
 class ReplayProgram:
-    """C columns of codes, made from F features; splits in groups of GROUP; T trees and L leaves.
+    """C columns of codes, made from F features; S splits, of which Q are categorical; T trees and L leaves.
 
     Codes are int8 if every feature has at most 255 thresholds and every tree at most 256 leaves, else int16. Regions
     are unsigned integers of the same size. Codes begin at the lowest number of their type, because vector units compare
     signed numbers in one instruction and unsigned ones in two. A numeric code counts the thresholds below the value.
     The codes of a categorical feature are, in order: no category, NaN, category 0, category 1...
+
+    The splits of tree t begin at ``forest.leaf_start[t] - t``, and its i-th split makes region i + 1. A categorical
+    split has the number of its table, counted on from C, in place of a column.
     """
 
     feature: NDArray[np.int64]  # (F,) the features that are coded
@@ -39,14 +43,14 @@ class ReplayProgram:
     limit: NDArray[np.int64]  # (F,) number of codes of a categorical feature
     column_feature: NDArray[np.int64]  # (C,) position of each column's feature in `feature`
     column_kind: NDArray[np.int64]  # (C,) flags DEFAULT_LEFT and ZERO_IS_MISSING of the splits that read the column
-    group_start: NDArray[np.int64]  # (T + 1,) the first group of each tree
-    table_start: NDArray[np.int64]  # (groups,) -1, or where the table of one categorical split begins
-    column: NDArray[np.int64]  # (groups * GROUP,) the column that a split reads
-    code: AnyArray  # (groups * GROUP,) codes above this go right
-    region: AnyArray  # (groups * GROUP,) the region whose rows are split
-    new: AnyArray  # (groups * GROUP,) the region of the rows that go right
+    column: NDArray[np.uint32]  # (S,) the column that a split reads
+    code: AnyArray  # (S,) codes above this go right
+    region: AnyArray  # (S,) the region whose rows are split
     tables: NDArray[np.uint8]  # for each categorical split and code, 1 if it goes right
+    table_start: NDArray[np.int64]  # (Q,) where the table of a categorical split begins
+    table_column: NDArray[np.int64]  # (Q,) the column whose codes are looked up in it
     slot: NDArray[np.int64]  # (L,) the forest's leaf of each region; tree t's regions begin at forest.leaf_start[t]
+    least_rows: int  # with fewer rows, walking is faster
 
     @property
     def coding(self) -> tuple[AnyArray, ...]:
@@ -54,9 +58,10 @@ class ReplayProgram:
         return self.cut_start, self.cuts, self.lower, self.limit, self.column_feature, self.column_kind
 
     @property
-    def splits(self) -> tuple[AnyArray, ...]:
-        """Return the arrays with which kernels replay trees."""
-        return self.group_start, self.table_start, self.column, self.code, self.region, self.new, self.tables
+    def splits(self) -> tuple[Any, ...]:
+        """Return the arrays with which kernels replay trees; those of categories are None if there are none."""
+        categories = (self.tables, self.table_start, self.table_column) if len(self.table_start) else None
+        return self.column, self.code, self.region, categories
 
 
 def replay_program(forest: Forest) -> ReplayProgram | None:
@@ -80,7 +85,6 @@ def _compile(forest: Forest) -> ReplayProgram | None:
         return None  # a feature is both numeric and categorical
 
     from ..kernels import coding
-    from ..kernels.coding import GROUP
 
     cut_start, cuts, code = _cuts(len(feature), position, np.where(categorical, np.nan, nodes["threshold"]))
     lower, limit = np.full(len(feature), np.nan), np.zeros(len(feature), np.int64)
@@ -94,36 +98,28 @@ def _compile(forest: Forest) -> ReplayProgram | None:
         return None
     dtype, region_dtype = (np.int8, np.uint8) if largest <= np.iinfo(np.uint8).max else (np.int16, np.uint16)
     code += np.iinfo(dtype).min
+    code[categorical] = 0  # of what the table says
 
     kind = nodes["flags"] & (DEFAULT_LEFT | ZERO_IS_MISSING)
     keys, column = np.unique(position * 8 + np.where(categorical, 0, kind), return_inverse=True)
-    table_of = np.full(len(nodes), -1)
-    table_of[categorical] = np.concatenate([[0], np.cumsum(limits)[:-1]])
+    table_column = column[categorical]
+    column[categorical] = len(keys) + np.arange(len(table_column))
     tables = np.zeros(int(limits.sum()), np.uint8)
     if len(tables):
         coding.fill_tables(nodes[categorical], forest.category_start, forest.category_bits, limits, tables)
 
-    # an upper bound: a categorical split has a group of its own, and the group before it may not be full
-    groups = int(2 * categorical.sum() + (-(-leaves // GROUP) + 1).sum())
-    group_start, table_start = np.zeros(forest.n_trees + 1, np.int64), np.full(groups, -1)
-    out_column = np.zeros(groups * GROUP, np.int64)
-    out_code = np.full(groups * GROUP, np.iinfo(dtype).max, dtype)  # no code is higher: such a split moves no row
-    region, new = np.zeros((2, groups * GROUP), region_dtype)
-    slot = np.empty(forest.n_leaves, np.int64)
-    used = coding.arrange(
+    out_column, out_code = np.empty(len(nodes), np.uint32), np.empty(len(nodes), dtype)
+    region, slot = np.empty(len(nodes), region_dtype), np.empty(forest.n_leaves, np.int64)
+    coding.arrange(
         forest.root,
         nodes["left"],
         nodes["right"],
         forest.leaf_start,
         column,
         code,
-        table_of,
-        group_start,
-        table_start,
         out_column,
         out_code,
         region,
-        new,
         slot,
         np.empty(len(nodes), np.int64),
         np.empty(len(nodes), np.int64),
@@ -136,14 +132,15 @@ def _compile(forest: Forest) -> ReplayProgram | None:
         limit=limit,
         column_feature=keys // 8,
         column_kind=keys % 8,
-        group_start=group_start,
-        table_start=table_start[:used],
-        column=out_column[: used * GROUP],
-        code=out_code[: used * GROUP],
-        region=region[: used * GROUP],
-        new=new[: used * GROUP],
+        column=out_column,
+        code=out_code,
+        region=region,
         tables=tables,
+        table_start=np.cumsum(limits) - limits,
+        table_column=table_column,
         slot=slot,
+        # as measured, with new rows at every call: what replay costs for any number of rows is the splits and the codes
+        least_rows=3 + (forest.n_leaves // 128 + 10 * len(feature)) // forest.n_trees,
     )
 
 

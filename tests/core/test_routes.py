@@ -21,8 +21,8 @@ from pgbm_plugin.routes.walk import Walk
 from pgbm_plugin.tables.rows import read_rows
 from pgbm_plugin.trees.forest import CATEGORICAL
 
-# around the least that is replayed, and around blocks and chunks; odd ones, because sums are taken in two lanes
-SIZES = (1, 39, 40, 41, 511, 2047, 2048, 2049, 4097, 5001)
+# around vectors, packs, groups of packs, blocks and chunks; odd ones, because sums are taken in two lanes
+SIZES = (1, 7, 31, 33, 63, 64, 65, 129, 257, 511, 2047, 2048, 2049, 4097, 5001)
 
 
 def rows(n=5001, seed=0):
@@ -101,7 +101,9 @@ def test_few_rows_walk_and_many_are_replayed(monkeypatch):
     monkeypatch.setattr(route, "forced", "")
     X, y = rows()
     forest = wrap(lightgbm(X, y), X, y).forest
-    for n, kind in ((route._FEW_ROWS - 1, Walk), (route._FEW_ROWS, Replay)):
+    least = route.replay_program(forest).least_rows
+    assert route._FEW_ROWS < least < 100
+    for n, kind in ((route._FEW_ROWS - 1, Walk), (least - 1, Walk), (least, Replay)):
         assert isinstance(route.choose_route(forest, read_rows(X[:n], forest.features)), kind)
 
 
