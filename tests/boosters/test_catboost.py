@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 
+import catboost as cb
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,16 +15,7 @@ import pytest
 from pgbm_plugin import UnsupportedModelError, crps_callback, load, wrap
 from pgbm_plugin.cli import main
 from pgbm_plugin.sklearn import PGBMRegressor
-from tests import naive
-
-cb = pytest.importorskip("catboost")
-
-FIXED = {"iterations": 12, "depth": 3, "learning_rate": 0.2, "verbose": False, "allow_writing_files": False}
-FIXED |= {"thread_count": 1}
-
-
-def train(X, y, weight=None, baseline=None, **params):
-    return cb.CatBoostRegressor(**(FIXED | params)).fit(cb.Pool(X, y, weight=weight, baseline=baseline))
+from tests.boosters.catboost_models import FIXED, damage, train
 
 
 def train_frame(d, y, cats, **params):
@@ -92,62 +84,6 @@ def test_leaves_bits_and_certificate(kind, rows, leaf_labels):
     assert np.array_equal(leaf_labels(wrapped, new), model.calc_leaf_indexes(new))
     for table in (new, new.astype(np.float32), new[:1], new[:3]):
         assert np.array_equal(wrapped.predict(table), model.predict(table))
-
-
-ORACLE = {
-    "RMSE": (naive.squared, 0.0),
-    "Poisson": (naive.poisson, 0.0),
-    "Tweedie:variance_power=1.3": (naive.tweedie, 1.3),
-}
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("policy", ["SymmetricTree", "Lossguide"])
-@pytest.mark.parametrize("loss", ORACLE)
-def test_moments_and_variance_are_the_papers(loss, policy, weighted, rows, leaf_labels):
-    X, y = rows[0], np.exp(rows[0][:, 0]) if loss != "RMSE" else rows[1]
-    weight = np.linspace(0.5, 2.0, len(y)) if weighted else None
-    model = train(X, y, weight, grow_policy=policy, loss_function=loss, l2_leaf_reg=1.5)
-    wrapped = wrap(model, X, y, sample_weight=weight)
-    lambda_ = 1.5 * (1.0 if weight is None else weight.astype(np.float32).astype(float).mean())
-    rate = float(np.float32(0.2))
-    ids, forest = model.calc_leaf_indexes(X), wrapped.forest
-    values = [
-        {int(forest.leaf_label[k]): float(forest.leaf_value[k]) for k in range(*forest.leaf_start[t : t + 2])}
-        for t in range(forest.n_trees)
-    ]
-    start = model.get_scale_and_bias()[1]
-    trees = naive.replay(ids, values, *ORACLE[loss], y, start, weight=weight, weigh_rounded=False, held_gradients=float)
-    for t, tree in enumerate(trees):
-        for k in range(*forest.leaf_start[t : t + 2]):
-            leaf = tree[int(forest.leaf_label[k])]
-            if leaf.g:
-                assert rate * leaf.newton(lambda_) == pytest.approx(leaf.value, rel=1e-9, abs=1e-12)
-                assert wrapped.weights.variance[k] == pytest.approx(leaf.weight(lambda_)[1], rel=1e-9, abs=1e-12)
-    trees = [{k: leaf for k, leaf in tree.items() if leaf.g} for tree in trees]  # symmetric trees have empty leaves
-    margin_variance = naive.variance(ids, trees, rate, lambda_, wrapped.rho)
-    want = margin_variance * (1.0 if loss == "RMSE" else wrapped.predict(X) ** 2)
-    np.testing.assert_allclose(wrapped.predict_var(X), want, rtol=1e-9)
-
-
-LOSSES = ["Poisson", "Tweedie:variance_power=1.3", "Huber:delta=0.8", "Lq:q=2.5", "LogCosh", "Expectile:alpha=0.5"]
-EXPONENTIAL = ("Poisson", "Tweedie")
-
-
-@pytest.mark.parametrize("method", ["Newton", "Gradient"])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_losses_certify(loss, method, rows):
-    X, y = rows[0], np.round(np.exp(rows[0][:, 0]))
-    model = train(X, y, loss_function=loss, leaf_estimation_method=method)
-    wrapped = wrap(model, X, y)
-    assert wrapped.certificate.status == "certified"
-    assert wrapped.certificate.error < 1e-11
-    # CatBoost takes exponentials by a polynomial of its own
-    np.testing.assert_allclose(wrapped.predict(X), model.predict(X), rtol=1e-15 if loss[:7] in EXPONENTIAL else 0)
-    wrong = y.copy()
-    wrong[0] += 1
-    with pytest.warns(UserWarning, match="not certified"):
-        assert wrap(model, X, wrong).certificate.status == "approximate"
 
 
 @pytest.mark.parametrize(
@@ -369,7 +305,7 @@ def test_damaged_files_raise_value_errors(rows, tmp_path):
             document = json.loads(raw)
             for name in ("model_info", "features_info", "oblivious_trees", "trees", "scale_and_bias"):
                 if rng.random() < 0.5 and name in document:
-                    _damage(document, name, rng)
+                    damage(document, name, rng)
             path.write_text(json.dumps(document))
             read, refused = _count(path, X, y, read, refused)
         for _ in range(50):
@@ -389,17 +325,6 @@ def test_a_damaged_cbm_file_does_not_crash(rows, tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"CatBoost cannot read this \.cbm file"):
             wrap(path, *rows)
-
-
-def _damage(parent, key, rng):
-    value = parent[key]
-    inside = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
-    if inside and rng.random() < 0.9:
-        _damage(value, inside[rng.integers(len(inside))], rng)
-    elif rng.random() < 0.3:
-        del parent[key]
-    else:
-        parent[key] = [None, -1, 10**30, "x", [], {}, float("nan"), 1e308, True][rng.integers(9)]
 
 
 def _count(path, X, y, read, refused):
@@ -450,29 +375,6 @@ def test_estimator(rows):
     assert np.array_equal(model.predict(X), train(X, y).predict(X))
     baseline = np.linspace(0.0, 1.0, len(y)).astype(np.float32)
     assert model.fit(X, y, baseline=baseline).predict_interval(X, init_score=baseline).shape == (len(y), 2)
-
-
-def test_batches_and_tune(rows):
-    X, y = rows
-    model = train(X[:400], y[:400])
-    wrapped = wrap(model, X[:400], y[:400])
-    streamed = wrap(model, ((X[i : i + 80], y[i : i + 80]) for i in range(0, 400, 80)))
-    assert streamed.certificate.status == "certified"
-    np.testing.assert_allclose(streamed.moments.gg, wrapped.moments.gg, rtol=1e-9)
-    wrapped.tune(X[400:], y[400:])
-    assert np.array_equal(wrapped.predict(X), model.predict(X))
-
-
-def test_dask_collections(rows):
-    X, y = rows
-    dask, array = pytest.importorskip("dask"), pytest.importorskip("dask.array")
-    weight = np.linspace(0.5, 2.0, len(y)).astype(np.float32)
-    model = train(X, y, weight)
-    parts = [array.from_array(column, chunks=(200, *column.shape[1:])) for column in (X, y, weight)]
-    with dask.config.set(scheduler="synchronous"):
-        wrapped = wrap(model, parts[0], parts[1], sample_weight=parts[2])
-    assert wrapped.certificate.status == "certified"
-    assert np.array_equal(wrapped.predict(X), model.predict(X))
 
 
 def test_command_line(rows, tmp_path, capsys):
