@@ -87,10 +87,8 @@ def look_up(
         known = keys[at] == key if len(keys) else np.zeros(len(key), bool)
         for column, target in out:
             if tables.combination[column] == k:
-                first = tables.value_start[column]
-                value = tables.value[first : first + len(keys)]
                 target[:] = tables.absent[column]
-                target[known] = value[at[known]]
+                target[known] = tables.numbers(column)[at[known]]
 
 
 def _keys(

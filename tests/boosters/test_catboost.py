@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pgbm_plugin import UnsupportedModelError, crps_callback, load, wrap
+from pgbm_plugin import UnsupportedModelError, crps_callback, load, record, wrap
 from pgbm_plugin.cli import main
 from pgbm_plugin.sklearn import PGBMRegressor
 from tests.boosters.catboost_models import FIXED, damage, train
@@ -407,5 +407,11 @@ def test_custom_objectives(rows):
 
 def test_callbacks_see_no_trees(rows):
     X, y = rows
-    with pytest.raises(cb.CatBoostError, match="CatBoost shows its callbacks no trees"):
-        cb.CatBoostRegressor(**FIXED).fit(X, y, callbacks=[crps_callback(X, y, X=X, y=y)])
+    for callback, name in ((record(), "record"), (crps_callback(X, y, X=X, y=y), "crps_callback")):
+        with pytest.raises(cb.CatBoostError, match=f"shows no trees while it trains, so {name} cannot follow it"):
+            cb.CatBoostRegressor(**FIXED).fit(X, y, callbacks=[callback])
+    pool = cb.Pool(X, y)
+    asks = (lambda: record(pool), lambda: record(cb.CatBoost()), lambda: crps_callback(pool, X=X, y=y))
+    for ask in (*asks, lambda: crps_callback(X, y, X=pool)):
+        with pytest.raises(UnsupportedModelError, match="CatBoost shows no trees while it trains"):
+            ask()

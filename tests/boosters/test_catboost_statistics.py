@@ -259,6 +259,27 @@ def test_models_that_chose_no_statistic_certify(rows):
     assert wrap(trained, d.assign(text="same", kind=1, whole=2), d.z.to_numpy()).certificate.status == "certified"
 
 
+def test_borders_that_training_rounds_otherwise(rows):
+    """The borders of many are whole numbers in float32; in training they are a millionth lower."""
+    d, y = rows
+    seen = set()
+    for seed in range(8):
+        params = {"one_hot_max_size": 1, "max_ctr_complexity": 1, "iterations": 15, "random_seed": seed}
+        trained = train(d, y, simple_ctr="Counter:CtrBorderCount=63", **params)
+        wrapped = wrap(trained, d, y)
+        seen.add(wrapped.certificate.status)
+        said = "training rounded a border of a counter" in wrapped.certificate.sentence
+        assert said == (wrapped.certificate.status == "approximate")
+        assert np.array_equal(wrapped.predict(d), trained.predict(d))
+    assert seen == {"certified", "approximate"}
+
+
+def test_statistics_without_tables_are_refused_by_name(rows):
+    trained = train(*rows, final_ctr_computation_mode="Skip")
+    with pytest.raises(UnsupportedModelError, match=r"without their tables.*final_ctr_computation_mode=Skip"):
+        wrap(trained, *rows)
+
+
 def test_one_type_with_several_target_borders_is_refused_by_name(rows):
     """CatBoost writes several tables under one name."""
     trained = train(*rows, simple_ctr=["Borders:TargetBorderCount=1", "Borders:TargetBorderCount=3"])

@@ -195,7 +195,7 @@ def _training_spec(
     lambda_ = np.full(forest.n_leaves, float(np.float32(_number(learner["l2_leaf_reg"]))))
     steps = learner["leaf_estimation_iterations"]
     one_step = steps == 1 or not _is_quadratic(objective)
-    routed_otherwise = _why_routed_otherwise(params, flat)
+    routed_otherwise = _why_routed_otherwise(params, flat, forest.features.looked_up)
     if not one_step:
         lambda_ = _after_steps(lambda_, flat.weight, steps)
     return TrainingSpec(
@@ -232,20 +232,28 @@ def _after_steps(lambda_: Array, weight: Array, steps: int) -> Array:
     return np.divide(weight * left, 1.0 - left, out=lambda_.copy(), where=left < 1.0)
 
 
-def _why_routed_otherwise(params: Mapping[str, Any], flat: FlatTrees) -> tuple[str, ...]:
+def _why_routed_otherwise(params: Mapping[str, Any], flat: FlatTrees, looked_up: LookedUp | None) -> tuple[str, ...]:
     """Return why training sent rows to other leaves than the model does.
 
     What the leaves held in training then compares with nothing.
     """
+    statistics = [split for split in flat.splits if split.kind == STATISTIC]
+    if looked_up is None or not statistics:
+        return ()
     reasons = []
-    if any(split.knows_labels for split in flat.splits):
+    if any(split.knows_labels for split in statistics):
         reasons.append(
             "training sent a row through the trees by target statistics (CTRs) of the rows before it, the model does "
             "so by those of all training rows, which know a training row's own label: rows that training did not see "
             "give better moments"
         )
+    elif any(np.any(looked_up.numbers(split.feature) == split.border) for split in statistics):
+        reasons.append(
+            "training rounded a border of a counter (CTR) otherwise than the model does, and some rows are on it: "
+            "smaller CtrBorderCount avoid this"
+        )
     limit = params.get("cat_feature_params", {}).get("ctr_leaf_count_limit", _NO_LIMIT)
-    if limit != _NO_LIMIT and any(split.kind == STATISTIC for split in flat.splits):
+    if limit != _NO_LIMIT:
         reasons.append(f"ctr_leaf_count_limit={limit} took rare categories out of the statistics after training")
     return tuple(reasons)
 
