@@ -138,6 +138,19 @@ def test_other_models_are_refused_by_name(rows):
         wrap(scaled, X, y)
 
 
+@pytest.mark.parametrize("kind", ["text", "embedding"])
+def test_other_features_are_refused_by_name(kind, rows, tmp_path):
+    """CatBoost writes them to no JSON."""
+    column = ["some words", "other words"] * 300 if kind == "text" else list(rows[0][:, :2])
+    d = pd.DataFrame({"x": rows[0][:, 0], "own": column})
+    pool = cb.Pool(d, np.resize([0.0, 1.0], 600), **{f"{kind}_features": ["own"]})
+    model = cb.CatBoost({**FIXED, "iterations": 2}).fit(pool)
+    model.save_model(str(tmp_path / "model.cbm"))
+    for source in (model, tmp_path / "model.cbm"):
+        with pytest.raises(UnsupportedModelError, match=f"{kind} features only.*train with numeric features"):
+            wrap(source, d, rows[1])
+
+
 def test_rows_that_are_not_those_of_training(rows):
     X, y = rows
     model = train(X, y)
