@@ -149,6 +149,11 @@ def test_other_features_are_refused_by_name(kind, rows, tmp_path):
     for source in (model, tmp_path / "model.cbm"):
         with pytest.raises(UnsupportedModelError, match=f"{kind} features only.*train with numeric features"):
             wrap(source, d, rows[1])
+    if kind == "text":  # one that no split uses is not in the way of an export
+        d = d[["own", "x"]].assign(own="same text")
+        model = cb.CatBoost({**FIXED, "iterations": 2}).fit(cb.Pool(d, rows[1], text_features=["own"]))
+        with pytest.raises(UnsupportedModelError, match=r"leaves out columns.*train with numeric features"):
+            wrap(model, d, rows[1])
 
 
 def test_rows_that_are_not_those_of_training(rows):

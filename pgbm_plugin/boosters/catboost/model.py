@@ -139,16 +139,18 @@ def _nan_goes_left(feature: Mapping[str, Any]) -> bool:
 
 def _columns(info: Mapping[str, Any]) -> dict[str, NDArray[np.int64]]:
     """Return the columns of a table that the features of each kind are in."""
-    for kind in ("text_features", "embedding_features"):
-        if info.get(kind):
-            raise UnsupportedModelError(f"{kind.replace('_', ' ')}: train with numeric features and categories only")
     columns = {
         kind: np.array([feature["flat_feature_index"] for feature in info.get(kind) or ()], np.int64)
         for kind in ("float_features", "categorical_features")
     }
     every = np.sort(np.concatenate([*columns.values()]))
-    if not np.array_equal(every, np.arange(len(every))):
+    if len(every) and (every[0] < 0 or np.any(every[1:] == every[:-1])):
         raise ValueError("the model's features do not number the columns of a table")
+    if not np.array_equal(every, np.arange(len(every))):  # CatBoost leaves out text and embeddings that no split uses
+        raise UnsupportedModelError(
+            "the model leaves out columns of its table, as of text or embedding features: train with numeric features "
+            "and categories only"
+        )
     return columns
 
 
