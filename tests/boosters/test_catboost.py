@@ -423,6 +423,17 @@ def test_custom_objectives(rows):
     assert np.array_equal(wrapped.predict(X), model.predict(X))
 
 
+def test_several_outputs_are_refused_by_name(rows, tmp_path):
+    """Custom objectives can have them."""
+    train(*rows, iterations=1).save_model(str(tmp_path / "model.json"), format="json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    document["oblivious_trees"][0]["leaf_values"] *= 2
+    document["scale_and_bias"] = [1, [0.0, 0.0]]
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(UnsupportedModelError, match="several outputs: train one regressor per target"):
+        wrap(tmp_path / "model.json", *rows)
+
+
 def test_callbacks_see_no_trees(rows):
     X, y = rows
     for callback, name in ((record(), "record"), (crps_callback(X, y, X=X, y=y), "crps_callback")):

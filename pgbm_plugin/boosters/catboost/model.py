@@ -29,9 +29,9 @@ def read(document: Mapping[str, Any]) -> Reading:
         params = document["model_info"].get("params")
         if not isinstance(params, Mapping):
             raise UnsupportedModelError("the CatBoost model does not store how it was trained: train it again")
-        objective = objective_of(params)
+        objective, bias = objective_of(params), _bias(document)
         flat = flatten(document)
-        forest = _forest(document, flat, objective)
+        forest = _forest(document, flat, objective, bias)
         return forest, _training_spec(params, flat, forest, objective)
     except UnsupportedModelError:
         raise
@@ -47,8 +47,8 @@ def _number(value: Any) -> float:
     return number
 
 
-def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective | None) -> Forest:
-    info = document["features_info"]
+def _bias(document: Mapping[str, Any]) -> float:
+    """Return the base margin; refuse models of several outputs, or that were scaled after training."""
     scale, bias = document["scale_and_bias"]
     bias = bias if isinstance(bias, list) else [bias]
     if len(bias) != 1:
@@ -57,6 +57,11 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
         raise UnsupportedModelError(
             f"the model's scale is {scale}: set_scale_and_bias changed it after training; set it back to 1"
         )
+    return _number(bias[0])
+
+
+def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective | None, bias: float) -> Forest:
+    info = document["features_info"]
     columns = _columns(info)
     looked_up = read_statistics(document, columns)
     splits = _splits(info, flat, columns, 0 if looked_up is None else len(looked_up))
@@ -78,7 +83,7 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
         leaf_label=(np.arange(len(flat.value)) - np.repeat(flat.leaf_start[:-1], np.diff(flat.leaf_start))).astype(
             np.int32
         ),
-        base_margin=_number(bias[0]),
+        base_margin=bias,
         base_last=True,
         init_score_dtype=np.dtype(np.float32),
         divisor=1,
