@@ -97,11 +97,10 @@ def check_variance(model, X, ids, trees, rates, link, margin, prediction):
 def check_other_ways(source, model, X, y, weight, renewed):
     """Batches and Dask give what memory gives, and one label off does not certify."""
     columns = (X, y) if weight is None else (X, y, weight)
-    rows = [slice(lo, lo + 150) for lo in range(0, len(y), 150)]
-    batches = [tuple(c.iloc[part] if hasattr(c, "iloc") else c[part] for c in columns) for part in rows]
-    assert_same_model(quiet_wrap(source, iter(batches)), model, X)
+    batches = (tuple(column[lo : lo + 150] for column in columns) for lo in range(0, len(y), 150))
+    assert_same_model(quiet_wrap(source, batches), model, X)
     if isinstance(X, pd.DataFrame):
-        lazy = [dd.from_pandas(pd.DataFrame(c) if c is X else pd.Series(c, X.index), npartitions=3) for c in columns]
+        lazy = [dd.from_pandas(c if c is X else pd.Series(c, X.index), npartitions=3) for c in columns]
     else:
         lazy = [da.from_array(c, chunks=(130, *c.shape[1:])) for c in columns]
     with dask.config.set(scheduler="synchronous"):
