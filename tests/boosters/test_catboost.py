@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pgbm_plugin import UnsupportedModelError, crps_callback, load, record, wrap
+from pgbm_plugin import UnsupportedModelError, boosters, crps_callback, load, record, wrap
 from pgbm_plugin.cli import main
 from pgbm_plugin.sklearn import PGBMRegressor
 from tests.boosters.catboost_models import FIXED, damage, train
@@ -207,6 +207,23 @@ def test_early_stopping_predicts_as_the_model_does(rows):
     assert np.array_equal(wrapped.predict(X), model.predict(X))
 
 
+@pytest.mark.parametrize("params", [{}, {"has_time": True}, {"iterations": 200, "early_stopping_rounds": 3}])
+def test_rows_that_it_held_back_itself_are_found_again(params, rows):
+    X, y = rows
+    model = cb.CatBoostRegressor(**(FIXED | {"eval_fraction": 0.3} | params)).fit(X, y)
+    wrapped = wrap(model, X, y)
+    assert wrapped.certificate.status == "certified"
+    assert "held 180 of the 600 rows back" in wrapped.certificate.sentence
+    assert wrapped.moments.rows == 420
+    assert np.array_equal(wrapped.predict(X), model.predict(X))
+    with pytest.warns(UserWarning, match="not certified: held-out"):
+        assert wrap(model, X[:500], y[:500]).moments.rows == 500
+    folds = wrap(model, X, y, cv=3)  # which train on all rows that they have
+    assert folds.chosen.tuned
+    again = boosters.refit(model, folds.spec)(X, y, None, None, None)
+    assert again.get_leaf_weights()[: again.get_tree_leaf_counts()[0]].sum() == 600
+
+
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise"])
 def test_categories_are_known_by_their_hashes(policy, frame, leaf_labels, tmp_path):
     d, y = frame
@@ -377,8 +394,6 @@ def test_folds_repeat_the_training(rows, tmp_path):
     X, y = rows
     model = train(X, y, random_seed=7, l2_leaf_reg=2.0)
     model.save_model(str(tmp_path / "model.json"), format="json")
-    from pgbm_plugin import boosters
-
     for source in (model, tmp_path / "model.json"):
         again = boosters.refit(source, wrap(source, X, y).spec)(X, y, None, None, None)
         assert np.array_equal(again.predict(X), model.predict(X))
