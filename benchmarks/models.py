@@ -64,6 +64,8 @@ class Contender:
     predict: Callable[[np.ndarray], np.ndarray]
     X: np.ndarray
     """Rows that it was not trained on, in the precision that its booster compares in."""
+    on_pool: Callable[[], np.ndarray] | None = None
+    """CatBoost's predict of these rows in a Pool that was made before, which its evaluator need not convert."""
 
 
 def train(booster: str, case: Case, X: np.ndarray, y: np.ndarray, threads: int) -> Any:
@@ -98,7 +100,15 @@ def contender(booster: str, case: Case, n_train: int, n_test: int, threads: int)
     if booster == "XGBoost":
         trained.set_param({"nthread": threads})
         return Contender(booster, case, wrapped, trained.inplace_predict, X_new.astype(np.float32))
-    return Contender(booster, case, wrapped, _own_predict(booster, trained, threads), X_new)
+    on_pool = _predict_pool(trained, X_new, threads) if booster == "CatBoost" else None
+    return Contender(booster, case, wrapped, _own_predict(booster, trained, threads), X_new, on_pool)
+
+
+def _predict_pool(trained: Any, X: np.ndarray, threads: int) -> Callable[[], np.ndarray]:
+    import catboost
+
+    pool = catboost.Pool(X)
+    return lambda: trained.predict(pool, thread_count=threads)
 
 
 def _own_predict(booster: str, trained: Any, threads: int) -> Callable[[np.ndarray], np.ndarray]:

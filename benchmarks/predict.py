@@ -1,10 +1,11 @@
 """`predict_dist` (mean and variance) against the boosters' own predict (mean), one thread or several.
 
-python -m benchmarks.predict [--quick] [--threads N] [--rows N] [--json PATH]
+python -m benchmarks.predict [--quick] [--only CatBoost,XGBoost] [--threads N] [--rows N] [--json PATH]
 
-Columns: ns per row and tree; how many times faster than the booster; and how many times as long it takes with a boosted
-scale, which `tune` adds where it helps. lleaves, CatBoost (RMSEWithUncertainty), NGBoost and PGBM take part in the
-first contest where they are installed; the last three are models of their own, of as many trees.
+Columns: ns per row and tree; how many times faster than the booster, and than CatBoost on a Pool made before; and how
+many times as long it takes with a boosted scale, which `tune` adds where it helps. lleaves, CatBoost
+(RMSEWithUncertainty), NGBoost and PGBM take part in LightGBM's first contest where they are installed; the last three
+are models of their own, of as many trees.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ from .models import ALL_BOOSTERS, cases, contender
 
 def main() -> None:
     given = options(
-        __doc__, threads={"type": int, "default": 1}, rows={"type": int, "default": 20_000}, repeats={"type": int}
+        __doc__,
+        only={"type": lambda names: names.split(","), "default": ALL_BOOSTERS, "metavar": "BOOSTERS"},
+        threads={"type": int, "default": 1},
+        rows={"type": int, "default": 20_000},
+        repeats={"type": int},
     )
     n_train, n_test = (3_000, 3_000) if given.quick else (50_000, given.rows)
     repeats = given.repeats or (2 if given.quick else 9)
     lines: list[dict[str, Any]] = []
-    with progress_bar(len(ALL_BOOSTERS) * len(cases(given.quick)), "models", True) as advance:
-        for booster in ALL_BOOSTERS:
+    with progress_bar(len(given.only) * len(cases(given.quick)), "models", True) as advance:
+        for booster in given.only:
             for case in cases(given.quick):
                 it = contender(booster, case, n_train, n_test, given.threads)
                 check_answers(it.wrapped, it.predict, it.X)
@@ -40,6 +45,8 @@ def main() -> None:
                     "mean": lambda it=it: it.wrapped.predict(it.X),
                     "scaled": lambda it=it, scaled=scaled: scaled.predict_dist(it.X),
                 }
+                if it.on_pool is not None:
+                    calls["pool"] = it.on_pool
                 if booster == "LightGBM" and case.name == "a":
                     calls |= others.contenders(case, it.X, given.threads)
                 best = interleave(calls, repeats, time.perf_counter)
@@ -47,6 +54,7 @@ def main() -> None:
                 line = {"booster": booster, "model": str(case), "leaves": it.wrapped.forest.n_leaves // case.trees}
                 line |= {"own ns": best["own"] * per, "predict_dist ns": best["dist"] * per}
                 line |= {"predict_dist": best["own"] / best["dist"], "predict": best["own"] / best["mean"]}
+                line |= {"than on a Pool": best["pool"] / best["dist"] if "pool" in best else ""}
                 line |= {"with a scale, times as long": best["scaled"] / best["dist"]}
                 line |= {name: best["own"] / best[name] if name in best else "" for name in others.NAMES}
                 lines.append(line)

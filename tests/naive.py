@@ -158,7 +158,7 @@ def replay(
 
 def variance(ids: np.ndarray, trees: Trees, alpha: Any, lambda_: float, rho: float, l1: float = 0.0) -> np.ndarray:
     """Eq. 12, row by row in the order of the trees."""
-    spread = [{k: leaf.weight(lambda_, l1)[1] for k, leaf in tree.items()} for tree in trees]
+    spread = [{k: leaf.weight(lambda_, l1)[1] for k, leaf in tree.items() if leaf.w} for tree in trees]
     rates = np.broadcast_to(alpha, len(trees))
     out = []
     for row in ids:

@@ -176,6 +176,14 @@ def unsupported_loss(kind: str, name: str, supported: Iterable[str]) -> Unsuppor
     )
 
 
+def shows_no_trees(booster: str, what: str) -> UnsupportedModelError:
+    """Return the error for a booster, by name, whose training `what` cannot follow."""
+    return UnsupportedModelError(
+        f"{booster} shows no trees while it trains, so {what} cannot follow it: stop by its own metric, and call "
+        f"wrap(booster, X, y)"
+    )
+
+
 class Train(Protocol):
     """Repeats a training on other rows, with the same parameters and number of trees."""
 

@@ -87,8 +87,10 @@ def judge(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> MeasuredL
 
 def _with_scaled_lambda(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> TrainingSpec:
     """Return the spec with lambda times the mean weight of the rows, where the booster scales it."""
-    if not spec.scaled_lambda or moments.weight is None:
+    if not spec.scaled_lambda:
         return spec
+    if moments.weight is None:
+        return replace(spec, scaled_lambda=False)
     leaves = slice(0, int(forest.leaf_start[1]))
     mean = float(moments.weight[leaves].sum() / moments.count[leaves].sum())
     return replace(spec, lambda_=spec.lambda_ * mean, scaled_lambda=False)

@@ -83,14 +83,11 @@ def look_up(
     for k in {int(tables.combination[column]): None for column, _ in out}:
         lo, hi = tables.key_start[k], tables.key_start[k + 1]
         keys, key = tables.key[lo:hi], _keys(tables, k, hashes, numbers)
-        at = np.minimum(np.searchsorted(keys, key), max(len(keys) - 1, 0))
-        known = keys[at] == key if len(keys) else np.zeros(len(key), bool)
+        at = np.searchsorted(keys, key)
+        at[np.append(keys, 0)[at] != key] = len(keys)  # where `absent` is
         for column, target in out:
             if tables.combination[column] == k:
-                first = tables.value_start[column]
-                value = tables.value[first : first + len(keys)]
-                target[:] = tables.absent[column]
-                target[known] = value[at[known]]
+                np.take(np.append(tables.numbers(column), tables.absent[column]), at, out=target, mode="clip")
 
 
 def _keys(

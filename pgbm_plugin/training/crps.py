@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..boosters import BOOSTERS, completed, read_model, with_precision
-from ..boosters.booster import Reading
+from ..boosters import BOOSTERS, booster_of_dataset, completed, read_model, with_precision
+from ..boosters.booster import Reading, shows_no_trees
 from ..checks import check_rho
 from ..errors import UnsupportedModelError, warn
 from ..leaves.gather import leaf_moments
@@ -97,6 +97,9 @@ def crps_callback(
     for rows, labels, names in ((X_val, y_val, "X_val, y_val"), (X, y, "X=X, y=y")):
         if rows is not None and labels is None and not hasattr(rows, "get_label"):
             raise TypeError(f"crps_callback needs labels: give {names}")
+        owner = booster_of_dataset(rows)
+        if owner is not None and owner.recorder is None:
+            raise shows_no_trees(owner.name, "crps_callback")
     if X_val is None or (X is None and y is not None):
         raise TypeError("crps_callback got labels without rows: call crps_callback(X_val, y_val, X=X, y=y)")
     callback = CRPSCallback(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..boosters import BOOSTERS, booster_of_dataset, booster_of_estimator
+from ..boosters import BOOSTERS, booster_of_dataset, booster_of_model
+from ..boosters.booster import shows_no_trees
 from ..errors import UnsupportedModelError
 from ..losses.custom_objectives import CustomObjective
 from ..losses.torch_objective import TorchObjective
@@ -41,11 +42,9 @@ def record(dtrain: Any = None, *, objective: CustomObjective | None = None, n_jo
         booster = next(booster for booster in BOOSTERS if booster.recorder is not None and not booster.records_data)
     else:
         owner = booster_of_dataset(dtrain)
-        trained = booster_of_estimator(dtrain)
-        if trained is not None and trained.recorder is None:
-            raise UnsupportedModelError(
-                f"{trained.name} has no callbacks, so record cannot follow its training: call wrap(booster, X, y)"
-            )
+        asked = owner or booster_of_model(dtrain)
+        if asked is not None and asked.recorder is None:
+            raise shows_no_trees(asked.name, "record")
         if owner is None or not owner.records_data:
             raise TypeError(
                 f"record takes the xgb.DMatrix of training, not a {type(dtrain).__name__}; for LightGBM call record() "

@@ -92,6 +92,10 @@ class LookedUp:
         k = self.combination[column]
         return self.part_column[self.part_start[k] : self.part_start[k + 1]]
 
+    def numbers(self, column: int) -> NDArray[np.float32]:
+        """Return the numbers of a looked up column, one for each key of its combination."""
+        return self.value[self.value_start[column] : self.value_start[column + 1]]
+
     def digest(self) -> int:
         """Return a checksum of all arrays."""
         out = 0

@@ -7,23 +7,15 @@ import pickle
 import subprocess
 import sys
 
+import catboost as cb
 import numpy as np
 import pandas as pd
 import pytest
 
-from pgbm_plugin import UnsupportedModelError, crps_callback, load, wrap
+from pgbm_plugin import UnsupportedModelError, boosters, crps_callback, load, record, wrap
 from pgbm_plugin.cli import main
 from pgbm_plugin.sklearn import PGBMRegressor
-from tests import naive
-
-cb = pytest.importorskip("catboost")
-
-FIXED = {"iterations": 12, "depth": 3, "learning_rate": 0.2, "verbose": False, "allow_writing_files": False}
-FIXED |= {"thread_count": 1}
-
-
-def train(X, y, weight=None, baseline=None, **params):
-    return cb.CatBoostRegressor(**(FIXED | params)).fit(cb.Pool(X, y, weight=weight, baseline=baseline))
+from tests.boosters.catboost_models import FIXED, damage, train
 
 
 def train_frame(d, y, cats, **params):
@@ -94,62 +86,6 @@ def test_leaves_bits_and_certificate(kind, rows, leaf_labels):
         assert np.array_equal(wrapped.predict(table), model.predict(table))
 
 
-ORACLE = {
-    "RMSE": (naive.squared, 0.0),
-    "Poisson": (naive.poisson, 0.0),
-    "Tweedie:variance_power=1.3": (naive.tweedie, 1.3),
-}
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("policy", ["SymmetricTree", "Lossguide"])
-@pytest.mark.parametrize("loss", ORACLE)
-def test_moments_and_variance_are_the_papers(loss, policy, weighted, rows, leaf_labels):
-    X, y = rows[0], np.exp(rows[0][:, 0]) if loss != "RMSE" else rows[1]
-    weight = np.linspace(0.5, 2.0, len(y)) if weighted else None
-    model = train(X, y, weight, grow_policy=policy, loss_function=loss, l2_leaf_reg=1.5)
-    wrapped = wrap(model, X, y, sample_weight=weight)
-    lambda_ = 1.5 * (1.0 if weight is None else weight.astype(np.float32).astype(float).mean())
-    rate = float(np.float32(0.2))
-    ids, forest = model.calc_leaf_indexes(X), wrapped.forest
-    values = [
-        {int(forest.leaf_label[k]): float(forest.leaf_value[k]) for k in range(*forest.leaf_start[t : t + 2])}
-        for t in range(forest.n_trees)
-    ]
-    start = model.get_scale_and_bias()[1]
-    trees = naive.replay(ids, values, *ORACLE[loss], y, start, weight=weight, weigh_rounded=False, held_gradients=float)
-    for t, tree in enumerate(trees):
-        for k in range(*forest.leaf_start[t : t + 2]):
-            leaf = tree[int(forest.leaf_label[k])]
-            if leaf.g:
-                assert rate * leaf.newton(lambda_) == pytest.approx(leaf.value, rel=1e-9, abs=1e-12)
-                assert wrapped.weights.variance[k] == pytest.approx(leaf.weight(lambda_)[1], rel=1e-9, abs=1e-12)
-    trees = [{k: leaf for k, leaf in tree.items() if leaf.g} for tree in trees]  # symmetric trees have empty leaves
-    margin_variance = naive.variance(ids, trees, rate, lambda_, wrapped.rho)
-    want = margin_variance * (1.0 if loss == "RMSE" else wrapped.predict(X) ** 2)
-    np.testing.assert_allclose(wrapped.predict_var(X), want, rtol=1e-9)
-
-
-LOSSES = ["Poisson", "Tweedie:variance_power=1.3", "Huber:delta=0.8", "Lq:q=2.5", "LogCosh", "Expectile:alpha=0.5"]
-EXPONENTIAL = ("Poisson", "Tweedie")
-
-
-@pytest.mark.parametrize("method", ["Newton", "Gradient"])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_losses_certify(loss, method, rows):
-    X, y = rows[0], np.round(np.exp(rows[0][:, 0]))
-    model = train(X, y, loss_function=loss, leaf_estimation_method=method)
-    wrapped = wrap(model, X, y)
-    assert wrapped.certificate.status == "certified"
-    assert wrapped.certificate.error < 1e-11
-    # CatBoost takes exponentials by a polynomial of its own
-    np.testing.assert_allclose(wrapped.predict(X), model.predict(X), rtol=1e-15 if loss[:7] in EXPONENTIAL else 0)
-    wrong = y.copy()
-    wrong[0] += 1
-    with pytest.warns(UserWarning, match="not certified"):
-        assert wrap(model, X, wrong).certificate.status == "approximate"
-
-
 @pytest.mark.parametrize(
     ("params", "why"),
     [
@@ -202,6 +138,24 @@ def test_other_models_are_refused_by_name(rows):
         wrap(scaled, X, y)
 
 
+@pytest.mark.parametrize("kind", ["text", "embedding"])
+def test_other_features_are_refused_by_name(kind, rows, tmp_path):
+    """CatBoost writes them to no JSON."""
+    column = ["some words", "other words"] * 300 if kind == "text" else list(rows[0][:, :2])
+    d = pd.DataFrame({"x": rows[0][:, 0], "own": column})
+    pool = cb.Pool(d, np.resize([0.0, 1.0], 600), **{f"{kind}_features": ["own"]})
+    model = cb.CatBoost({**FIXED, "iterations": 2}).fit(pool)
+    model.save_model(str(tmp_path / "model.cbm"))
+    for source in (model, tmp_path / "model.cbm"):
+        with pytest.raises(UnsupportedModelError, match=f"{kind} features only.*train with numeric features"):
+            wrap(source, d, rows[1])
+    if kind == "text":  # one that no split uses is not in the way of an export
+        d = d[["own", "x"]].assign(own="same text")
+        model = cb.CatBoost({**FIXED, "iterations": 2}).fit(cb.Pool(d, rows[1], text_features=["own"]))
+        with pytest.raises(UnsupportedModelError, match=r"leaves out columns.*train with numeric features"):
+            wrap(model, d, rows[1])
+
+
 def test_rows_that_are_not_those_of_training(rows):
     X, y = rows
     model = train(X, y)
@@ -251,6 +205,23 @@ def test_early_stopping_predicts_as_the_model_does(rows):
     assert wrapped.forest.n_trees == model.tree_count_
     assert wrapped.certificate.status == "certified"
     assert np.array_equal(wrapped.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("params", [{}, {"has_time": True}, {"iterations": 200, "early_stopping_rounds": 3}])
+def test_rows_that_it_held_back_itself_are_found_again(params, rows):
+    X, y = rows
+    model = cb.CatBoostRegressor(**(FIXED | {"eval_fraction": 0.3} | params)).fit(X, y)
+    wrapped = wrap(model, X, y)
+    assert wrapped.certificate.status == "certified"
+    assert "held 180 of the 600 rows back" in wrapped.certificate.sentence
+    assert wrapped.moments.rows == 420
+    assert np.array_equal(wrapped.predict(X), model.predict(X))
+    with pytest.warns(UserWarning, match="not certified: held-out"):
+        assert wrap(model, X[:500], y[:500]).moments.rows == 500
+    folds = wrap(model, X, y, cv=3)  # which train on all rows that they have
+    assert folds.chosen.tuned
+    again = boosters.refit(model, folds.spec)(X, y, None, None, None)
+    assert again.get_leaf_weights()[: again.get_tree_leaf_counts()[0]].sum() == 600
 
 
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise"])
@@ -369,7 +340,7 @@ def test_damaged_files_raise_value_errors(rows, tmp_path):
             document = json.loads(raw)
             for name in ("model_info", "features_info", "oblivious_trees", "trees", "scale_and_bias"):
                 if rng.random() < 0.5 and name in document:
-                    _damage(document, name, rng)
+                    damage(document, name, rng)
             path.write_text(json.dumps(document))
             read, refused = _count(path, X, y, read, refused)
         for _ in range(50):
@@ -389,17 +360,6 @@ def test_a_damaged_cbm_file_does_not_crash(rows, tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"CatBoost cannot read this \.cbm file"):
             wrap(path, *rows)
-
-
-def _damage(parent, key, rng):
-    value = parent[key]
-    inside = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
-    if inside and rng.random() < 0.9:
-        _damage(value, inside[rng.integers(len(inside))], rng)
-    elif rng.random() < 0.3:
-        del parent[key]
-    else:
-        parent[key] = [None, -1, 10**30, "x", [], {}, float("nan"), 1e308, True][rng.integers(9)]
 
 
 def _count(path, X, y, read, refused):
@@ -434,8 +394,6 @@ def test_folds_repeat_the_training(rows, tmp_path):
     X, y = rows
     model = train(X, y, random_seed=7, l2_leaf_reg=2.0)
     model.save_model(str(tmp_path / "model.json"), format="json")
-    from pgbm_plugin import boosters
-
     for source in (model, tmp_path / "model.json"):
         again = boosters.refit(source, wrap(source, X, y).spec)(X, y, None, None, None)
         assert np.array_equal(again.predict(X), model.predict(X))
@@ -450,29 +408,6 @@ def test_estimator(rows):
     assert np.array_equal(model.predict(X), train(X, y).predict(X))
     baseline = np.linspace(0.0, 1.0, len(y)).astype(np.float32)
     assert model.fit(X, y, baseline=baseline).predict_interval(X, init_score=baseline).shape == (len(y), 2)
-
-
-def test_batches_and_tune(rows):
-    X, y = rows
-    model = train(X[:400], y[:400])
-    wrapped = wrap(model, X[:400], y[:400])
-    streamed = wrap(model, ((X[i : i + 80], y[i : i + 80]) for i in range(0, 400, 80)))
-    assert streamed.certificate.status == "certified"
-    np.testing.assert_allclose(streamed.moments.gg, wrapped.moments.gg, rtol=1e-9)
-    wrapped.tune(X[400:], y[400:])
-    assert np.array_equal(wrapped.predict(X), model.predict(X))
-
-
-def test_dask_collections(rows):
-    X, y = rows
-    dask, array = pytest.importorskip("dask"), pytest.importorskip("dask.array")
-    weight = np.linspace(0.5, 2.0, len(y)).astype(np.float32)
-    model = train(X, y, weight)
-    parts = [array.from_array(column, chunks=(200, *column.shape[1:])) for column in (X, y, weight)]
-    with dask.config.set(scheduler="synchronous"):
-        wrapped = wrap(model, parts[0], parts[1], sample_weight=parts[2])
-    assert wrapped.certificate.status == "certified"
-    assert np.array_equal(wrapped.predict(X), model.predict(X))
 
 
 def test_command_line(rows, tmp_path, capsys):
@@ -503,7 +438,24 @@ def test_custom_objectives(rows):
     assert np.array_equal(wrapped.predict(X), model.predict(X))
 
 
+def test_several_outputs_are_refused_by_name(rows, tmp_path):
+    """Custom objectives can have them."""
+    train(*rows, iterations=1).save_model(str(tmp_path / "model.json"), format="json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    document["oblivious_trees"][0]["leaf_values"] *= 2
+    document["scale_and_bias"] = [1, [0.0, 0.0]]
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(UnsupportedModelError, match="several outputs: train one regressor per target"):
+        wrap(tmp_path / "model.json", *rows)
+
+
 def test_callbacks_see_no_trees(rows):
     X, y = rows
-    with pytest.raises(cb.CatBoostError, match="CatBoost shows its callbacks no trees"):
-        cb.CatBoostRegressor(**FIXED).fit(X, y, callbacks=[crps_callback(X, y, X=X, y=y)])
+    for callback, name in ((record(), "record"), (crps_callback(X, y, X=X, y=y), "crps_callback")):
+        with pytest.raises(cb.CatBoostError, match=f"shows no trees while it trains, so {name} cannot follow it"):
+            cb.CatBoostRegressor(**FIXED).fit(X, y, callbacks=[callback])
+    pool = cb.Pool(X, y)
+    asks = (lambda: record(pool), lambda: record(cb.CatBoost()), lambda: crps_callback(pool, X=X, y=y))
+    for ask in (*asks, lambda: crps_callback(X, y, X=pool)):
+        with pytest.raises(UnsupportedModelError, match="CatBoost shows no trees while it trains"):
+            ask()

@@ -185,7 +185,7 @@ def test_what_it_cannot_do_is_refused_by_name(rows):
     model = fit(X, y)
     with pytest.raises(UnsupportedModelError, match="HistGradientBoosting drops what it does not know"):
         embed(model)
-    with pytest.raises(UnsupportedModelError, match="HistGradientBoosting has no callbacks"):
+    with pytest.raises(UnsupportedModelError, match="HistGradientBoosting shows no trees while it trains, so record"):
         record(model)
     with pytest.raises(TypeError, match="found neither moments nor training data"):
         wrap(model)

@@ -32,4 +32,14 @@ HISTGRADIENT = {
     "gamma": ({}, naive.gamma, 0.0, "log"),
     "absolute_error": ({}, naive.squared, 0.0, "identity"),
 }
+CATBOOST = {
+    "RMSE": ({}, naive.squared, 0.0, "identity"),
+    "Expectile:alpha=0.5": ({}, naive.squared, 0.0, "identity"),
+    "Huber:delta=0.8": ({}, naive.cut_huber, 0.8, "identity"),
+    "Lq:q=2.5": ({}, naive.lq, 2.5, "identity"),
+    "LogCosh": ({}, naive.logcosh, 0.0, "identity"),
+    "Poisson": ({}, naive.poisson, 0.0, "log"),
+    "Tweedie:variance_power=1.3": ({}, naive.tweedie, 1.3, "log"),
+    "MAE": ({"leaf_estimation_method": "Exact"}, naive.squared, 0.0, "identity"),
+}
 KINDS = ("numeric", "nan", "categorical", "mixed")

@@ -1,6 +1,6 @@
 """Collect what a model says of rows, as bits.
 
-Run as a program on a folder of saved models, it compares their answers where neither booster can be imported.
+Run as a program on a folder of saved models, it compares their answers where no booster can be imported.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def said(model, X):
 
 
 def main(folder):
-    sys.modules["lightgbm"] = sys.modules["xgboost"] = None
+    for booster in ("lightgbm", "xgboost", "catboost", "sklearn"):
+        sys.modules[booster] = None
     import pgbm_plugin
 
     paths = sorted(Path(folder).glob("*.pgbm"))

@@ -1,4 +1,4 @@
-"""Saved and loaded: every model of the matrix gives the same bits where neither booster can be imported."""
+"""Saved and loaded: every model of the matrix gives the same bits where no booster can be imported."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import warnings
 from itertools import product
 from pathlib import Path
 
+import catboost as cb
 import joblib
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
+from sklearn.ensemble import HistGradientBoostingRegressor
 
 from pgbm_plugin import ProbabilisticModel, load, wrap, writing
 from pgbm_plugin.distributions import FAMILIES, Normal, register
@@ -26,7 +28,8 @@ from pgbm_plugin.predict.power_map import Calibration
 from pgbm_plugin.saving import container
 from pgbm_plugin.saving.layout import ARRAYS
 from pgbm_plugin.saving.model_bytes import to_bytes
-from tests.core.matrix import KINDS, LIGHTGBM, XGBOOST
+from tests.boosters import catboost_models
+from tests.core.matrix import CATBOOST, HISTGRADIENT, KINDS, LIGHTGBM, XGBOOST
 from tests.quiet import quiet_wrap
 from tests.saving.saved import said
 
@@ -38,6 +41,13 @@ RANDOM_FOREST = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.7}
 def train(booster, X, y, params, **more):
     if booster == "lightgbm":
         return lgb.train({**LGB, **params}, lgb.Dataset(X, y, **more), 6)
+    if booster == "histgradient":
+        params = {"loss": params.pop("objective"), "max_leaf_nodes": 7, "max_iter": 6, **params}
+        return HistGradientBoostingRegressor(**params).fit(X, y)
+    if booster == "catboost":
+        names = list(X.select_dtypes("category")) if isinstance(X, pd.DataFrame) else None
+        own = {**catboost_models.FIXED, "iterations": 6, "loss_function": params.pop("objective"), **params}
+        return cb.CatBoost(own).fit(cb.Pool(X, y, cat_features=names))
     return xgb.train({**XGB, **params}, xgb.DMatrix(X, y, enable_categorical=True, **more), 6)
 
 
@@ -54,9 +64,12 @@ def frame(categories, n=400):
 
 def models(make_data):
     """Name -> a model and rows to ask it about."""
-    for booster, objectives in (("lightgbm", LIGHTGBM), ("xgboost", XGBOOST)):
+    matrix = {"lightgbm": LIGHTGBM, "xgboost": XGBOOST, "histgradient": HISTGRADIENT, "catboost": CATBOOST}
+    for booster, objectives in matrix.items():
         for objective, kind in product(objectives, KINDS):
             X, y = make_data(kind)
+            if (booster, kind) == ("catboost", "mixed"):  # it refuses missing categories
+                X["many"] = X["many"].cat.add_categories("none").fillna("none")
             model = quiet_wrap(train(booster, X, y, {"objective": objective, **objectives[objective][0]}), X, y)
             yield f"{booster}-{objective.replace(':', '-').replace(' ', '-')}-{kind}", model, X
 

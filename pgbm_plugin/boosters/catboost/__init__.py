@@ -10,6 +10,7 @@ from ..booster import Booster, Reading
 from .category_hash import category_hashes
 from .dataset import read_dataset
 from .document import is_model_bytes, load, load_live
+from .held_back import training_rows
 from .model import read
 from .objectives import OBJECTIVES
 from .refit import refit
@@ -42,6 +43,7 @@ CATBOOST = Booster(
     read_file=_read_file,
     read_model=_read_model,
     read_dataset=read_dataset,
+    training_rows=training_rows,
     gradient_dtype=np.dtype(np.float64),
     category_hash=category_hashes,
     base_last=True,

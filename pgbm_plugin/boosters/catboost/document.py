@@ -11,9 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...errors import UnsupportedModelError
+
 _MAGIC = b"CBM1"
 
-_CONVERT = "import sys, catboost\ncatboost.CatBoost().load_model(sys.argv[1]).save_model(sys.argv[2], format='json')\n"
+# A program that says when it has read the model.
+_CONVERT = """
+import sys, catboost
+model = catboost.CatBoost().load_model(sys.argv[1])
+print("read")
+model.save_model(sys.argv[2], format="json")
+"""
 
 # The keys of a model in JSON, one of which comes first.
 _KEYS = ("ctr_data", "features_info", "model_info", "oblivious_trees", "scale_and_bias", "trees")
@@ -41,8 +49,19 @@ def load_live(model: Any) -> Mapping[str, Any]:
         raise ValueError(f"this {type(model).__name__} is not fitted; call fit first")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
-        model.save_model(str(path), format="json")
+        try:
+            model.save_model(str(path), format="json")
+        except Exception as error:  # CatBoostError, which we would have to import
+            raise _not_exported(str(error)) from error
         return _read_json(path.read_bytes())
+
+
+def _not_exported(reason: str) -> UnsupportedModelError:
+    """Return the error for a model that CatBoost itself does not turn into JSON, such as one with text features."""
+    return UnsupportedModelError(
+        f"CatBoost does not export this model as JSON ({reason.rpartition(': ')[2]:.200}): train with numeric features "
+        f"and categories only"
+    )
 
 
 def _as_json(raw: bytes) -> bytes:
@@ -59,6 +78,8 @@ def _as_json(raw: bytes) -> bytes:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode != 0 or not converted.is_file():
             reason = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+            if done.stdout.strip() == "read":
+                raise _not_exported(reason)
             raise ValueError(f"CatBoost cannot read this .cbm file: {reason:.200}")
         return converted.read_bytes()
 

@@ -19,8 +19,6 @@ _DEEPEST = 16
 # Kinds of splits, by the names that models store.
 FLOAT, CATEGORY, STATISTIC = "FloatFeature", "OneHotFeature", "OnlineCtr"
 
-_NO_ESTIMATES = "text or embedding features: train with numeric features and categories only"
-
 
 @dataclass(frozen=True)
 class Split:
@@ -188,8 +186,6 @@ def _number(split: Mapping[str, Any], seen: _Splits) -> int:
         ):
             raise ValueError("a split has another border than the statistic that it is on")
         read = Split(STATISTIC, statistic.column, statistic.border, knows_labels=statistic.knows_labels)
-    elif kind == "EstimatedFeature":
-        raise UnsupportedModelError(_NO_ESTIMATES)
     else:
         raise ValueError(f"a split has the unknown type {kind!r:.40}")
     return seen.numbers.setdefault(read, len(seen.numbers))

@@ -29,9 +29,9 @@ def read(document: Mapping[str, Any]) -> Reading:
         params = document["model_info"].get("params")
         if not isinstance(params, Mapping):
             raise UnsupportedModelError("the CatBoost model does not store how it was trained: train it again")
-        objective = objective_of(params)
+        objective, bias = objective_of(params), _bias(document)
         flat = flatten(document)
-        forest = _forest(document, flat, objective)
+        forest = _forest(document, flat, objective, bias)
         return forest, _training_spec(params, flat, forest, objective)
     except UnsupportedModelError:
         raise
@@ -47,8 +47,8 @@ def _number(value: Any) -> float:
     return number
 
 
-def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective | None) -> Forest:
-    info = document["features_info"]
+def _bias(document: Mapping[str, Any]) -> float:
+    """Return the base margin; refuse models of several outputs, or that were scaled after training."""
     scale, bias = document["scale_and_bias"]
     bias = bias if isinstance(bias, list) else [bias]
     if len(bias) != 1:
@@ -57,6 +57,11 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
         raise UnsupportedModelError(
             f"the model's scale is {scale}: set_scale_and_bias changed it after training; set it back to 1"
         )
+    return _number(bias[0])
+
+
+def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective | None, bias: float) -> Forest:
+    info = document["features_info"]
     columns = _columns(info)
     looked_up = read_statistics(document, columns)
     splits = _splits(info, flat, columns, 0 if looked_up is None else len(looked_up))
@@ -78,7 +83,7 @@ def _forest(document: Mapping[str, Any], flat: FlatTrees, objective: Objective |
         leaf_label=(np.arange(len(flat.value)) - np.repeat(flat.leaf_start[:-1], np.diff(flat.leaf_start))).astype(
             np.int32
         ),
-        base_margin=_number(bias[0]),
+        base_margin=bias,
         base_last=True,
         init_score_dtype=np.dtype(np.float32),
         divisor=1,
@@ -139,16 +144,18 @@ def _nan_goes_left(feature: Mapping[str, Any]) -> bool:
 
 def _columns(info: Mapping[str, Any]) -> dict[str, NDArray[np.int64]]:
     """Return the columns of a table that the features of each kind are in."""
-    for kind in ("text_features", "embedding_features"):
-        if info.get(kind):
-            raise UnsupportedModelError(f"{kind.replace('_', ' ')}: train with numeric features and categories only")
     columns = {
         kind: np.array([feature["flat_feature_index"] for feature in info.get(kind) or ()], np.int64)
         for kind in ("float_features", "categorical_features")
     }
     every = np.sort(np.concatenate([*columns.values()]))
-    if not np.array_equal(every, np.arange(len(every))):
+    if len(every) and (every[0] < 0 or np.any(every[1:] == every[:-1])):
         raise ValueError("the model's features do not number the columns of a table")
+    if not np.array_equal(every, np.arange(len(every))):  # CatBoost leaves out text and embeddings that no split uses
+        raise UnsupportedModelError(
+            "the model leaves out columns of its table, as of text or embedding features: train with numeric features "
+            "and categories only"
+        )
     return columns
 
 
@@ -195,7 +202,7 @@ def _training_spec(
     lambda_ = np.full(forest.n_leaves, float(np.float32(_number(learner["l2_leaf_reg"]))))
     steps = learner["leaf_estimation_iterations"]
     one_step = steps == 1 or not _is_quadratic(objective)
-    routed_otherwise = _why_routed_otherwise(params, flat)
+    routed_otherwise = _why_routed_otherwise(params, flat, forest.features.looked_up)
     if not one_step:
         lambda_ = _after_steps(lambda_, flat.weight, steps)
     return TrainingSpec(
@@ -232,20 +239,28 @@ def _after_steps(lambda_: Array, weight: Array, steps: int) -> Array:
     return np.divide(weight * left, 1.0 - left, out=lambda_.copy(), where=left < 1.0)
 
 
-def _why_routed_otherwise(params: Mapping[str, Any], flat: FlatTrees) -> tuple[str, ...]:
+def _why_routed_otherwise(params: Mapping[str, Any], flat: FlatTrees, looked_up: LookedUp | None) -> tuple[str, ...]:
     """Return why training sent rows to other leaves than the model does.
 
     What the leaves held in training then compares with nothing.
     """
+    statistics = [split for split in flat.splits if split.kind == STATISTIC]
+    if looked_up is None or not statistics:
+        return ()
     reasons = []
-    if any(split.knows_labels for split in flat.splits):
+    if any(split.knows_labels for split in statistics):
         reasons.append(
             "training sent a row through the trees by target statistics (CTRs) of the rows before it, the model does "
             "so by those of all training rows, which know a training row's own label: rows that training did not see "
             "give better moments"
         )
+    elif any(np.any(looked_up.numbers(split.feature) == split.border) for split in statistics):
+        reasons.append(
+            "training rounded a border of a counter (CTR) otherwise than the model does, and some rows are on it: "
+            "smaller CtrBorderCount avoid this"
+        )
     limit = params.get("cat_feature_params", {}).get("ctr_leaf_count_limit", _NO_LIMIT)
-    if limit != _NO_LIMIT and any(split.kind == STATISTIC for split in flat.splits):
+    if limit != _NO_LIMIT:
         reasons.append(f"ctr_leaf_count_limit={limit} took rare categories out of the statistics after training")
     return tuple(reasons)
 

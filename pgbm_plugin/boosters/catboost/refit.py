@@ -18,7 +18,7 @@ from .document import load, load_live
 _OF_ONE_RUN = {
     *("iterations", "use_best_model", "best_model_min_trees", "od_type", "od_wait", "od_pval"),
     *("custom_metric", "eval_metric", "metric_period", "verbose", "logging_level", "allow_writing_files"),
-    *("train_dir", "name", "save_snapshot", "snapshot_file", "snapshot_interval", "cat_features"),
+    *("train_dir", "name", "save_snapshot", "snapshot_file", "snapshot_interval", "cat_features", "eval_fraction"),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import UnsupportedModelError
+from ..booster import shows_no_trees
 
 
 class CatBoostScoring:
@@ -19,7 +19,4 @@ class CatBoostScoring:
         """Refuse CatBoost's training by name."""
         if others:
             return super().after_iteration(info, *others)  # type: ignore[misc]
-        raise UnsupportedModelError(
-            "crps_callback: CatBoost shows its callbacks no trees, only metrics; stop by its own metric "
-            "(early_stopping_rounds), and wrap the trained model"
-        )
+        raise shows_no_trees("CatBoost", "crps_callback")

@@ -76,6 +76,11 @@ def read_statistics(document: Mapping[str, Any], columns: Mapping[str, NDArray[n
     if not ctrs:
         return None
     _refuse_lost_tables(document["model_info"]["params"])
+    if "ctr_data" not in document:
+        raise UnsupportedModelError(
+            "target statistics (CTRs) without their tables, so that not even CatBoost can predict: train without "
+            "final_ctr_computation_mode=Skip"
+        )
     missing_above = [f.get("nan_value_treatment", "AsIs") == "AsTrue" for f in info.get("float_features") or ()]
     tables: dict[str, _Table] = {}
     combinations: dict[tuple[Any, ...], int] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..booster import Follow, FollowedTraining, TreeLeaves, check_followed
+from ..booster import Follow, FollowedTraining, TreeLeaves, check_followed, shows_no_trees
 from .text import leaf_values, parse
 
 
@@ -50,6 +50,10 @@ class LightGBMRecorder:
         if not (grown and len(unread) == 1 and not last and rows.tells_two(unread[0])):
             rows = self._read(model, rows)
         self._rows = None if last else rows
+
+    def after_iteration(self, info: Any) -> None:
+        """Refuse the training of another booster, which calls its callbacks by this name, with metrics alone."""
+        raise shows_no_trees("the booster that called it", "record")
 
     def _read(self, model: Any, rows: FollowedTraining) -> FollowedTraining | None:
         """Record the trees that were not yet; None if their leaves cannot be told apart, which ends the recording."""
