@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import lightgbm as lgb
 import numpy as np
@@ -151,6 +152,26 @@ def test_logged_and_registered(model, rows, tmp_path, monkeypatch):
             assert np.array_equal(flavor.load_model(uri).predict_var(rows[0]), model.predict_var(rows[0]))
     finally:
         mlflow.set_tracking_uri(before)
+
+
+def test_spark_udf(saved, model, rows, monkeypatch):
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    before, builder = SparkSession.getActiveSession(), SparkSession.builder.master("local[2]")
+    for name in ("spark.driver.host", "spark.driver.bindAddress"):
+        builder = builder.config(name, "127.0.0.1")
+    session = builder.config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        frame = session.createDataFrame(rows[0].assign(key=range(300))).repartition(2)
+        columns = "mean double, std double, q10 double"
+        udf = mlflow.pyfunc.spark_udf(session, str(saved), columns, params={"quantiles": [0.1]}, env_manager="local")
+        found = frame.withColumn("found", udf("a", "b", "c")).select("key", "found.*").toPandas().sort_values("key")
+    finally:
+        if before is None:
+            session.stop()
+    assert np.array_equal(found[["mean", "std", "q10"]], model.predict_frame(rows[0], [0.1]))
 
 
 def test_nothing_is_left_of_a_failure(model, rows, tmp_path):
