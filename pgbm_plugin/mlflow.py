@@ -13,7 +13,7 @@ from .load import load
 from .model import ProbabilisticModel
 from .version import __version__
 
-with needing("pgbm_plugin.mlflow needs MLflow 3 or later: pip install 'pgbm-plugin[mlflow]'"):
+with needing("pgbm_plugin.mlflow needs MLflow 3.1 or later: pip install 'pgbm-plugin[mlflow]'"):
     import pandas as pd
     from mlflow import pyfunc
     from mlflow.artifacts import download_artifacts
