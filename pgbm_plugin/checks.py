@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +17,37 @@ from .arrays import Array
 
 Variance = Literal["pgbm", "boosted", "auto"]
 """Source of the variance: the paper's recursion, a boosted scale, or the blend that scores best."""
+
+
+# What other packages call the scores that rows start from: XGBoost, CatBoost, and those of generalised linear models.
+_INIT_SCORES = {"base_margin", "baseline", "offset"}
+
+T = TypeVar("T")
+
+
+def refuse_other_init_scores(names: Iterable[str]) -> None:
+    """Refuse an argument that is called as other packages call `init_score`."""
+    for name in sorted(_INIT_SCORES.intersection(names)):
+        raise TypeError(f"{name}= is called init_score= here: the margin that each row starts from")
+
+
+def names_init_score(target: T) -> T:
+    """Decorate a function that takes `init_score`, or all such methods of a class: other names for it are hinted at."""
+    if isinstance(target, type):
+        for name, method in list(vars(target).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                taken = inspect.signature(method).parameters
+                if "init_score" in taken and not any(other.kind is other.VAR_KEYWORD for other in taken.values()):
+                    setattr(target, name, names_init_score(method))
+        return target
+    function: Callable[..., Any] = target  # type: ignore[assignment]
+
+    @wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        refuse_other_init_scores(options)
+        return function(*args, **options)
+
+    return called  # type: ignore[return-value]
 
 
 def check_levels(name: str, levels: ArrayLike) -> Array:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import Variance, check_level, check_levels, interval_names, level_names
+from .checks import Variance, check_level, check_levels, interval_names, level_names, names_init_score
 from .device import check_device, in_kind_of
 from .leaves.certificate import Certificate
 from .leaves.moments import LeafMoments
@@ -73,6 +73,7 @@ class _Setting(_FromState[T]):
         model._choose(model.chosen.set_by_user(self.name, value))
 
 
+@names_init_score
 class ProbabilisticModel:
     """Predicts a distribution per row, around the booster's own prediction. Made by `wrap` or `load`.
 

@@ -15,7 +15,7 @@ from .boosters.booster import class_names
 from .calibration.folds import check_cv
 from .calibration.search import rho_grid
 from .calibration.validation import MIN_ROWS
-from .checks import Variance, check_level, check_variance
+from .checks import Variance, check_level, check_variance, names_init_score, refuse_other_init_scores
 from .distributions import Conformal, family
 from .errors import needing
 from .losses.torch_objective import TorchObjective
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .trees.objectives import Gradients
 
 
+@names_init_score
 class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Scikit-learn estimator that fits a booster's regressor, calibrates it, and predicts distributions.
 
@@ -82,6 +83,8 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         The wrapped booster, with its `certificate`.
     tune_result_ : TuneResult or None
         Result of tuning; None without `cv` and `tune_fraction`.
+    feature_importances_ : array
+        Importance of each column, as the booster says it.
     n_features_in_, feature_names_in_ : int, array
         Number and names of the columns, as in all scikit-learn estimators.
 
@@ -131,6 +134,7 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self._check_settings()
         kind = booster_of_model(booster)
         init_score_name = "init_score" if kind is None else kind.init_score
+        refuse_other_init_scores(fit_params.keys() - {init_score_name})
         if frozen and fit_params.keys() - {init_score_name}:
             raise TypeError(f"fit got {min(fit_params)!r}, but a FrozenEstimator is not trained: leave it out")
         if init_score is not None and init_score_name in fit_params:
@@ -212,6 +216,13 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     ) -> NDArray[np.float64]:
         """Return the (n, k) quantiles at k levels in (0, 1)."""
         return self._fitted().predict_quantiles(self._table(X), q, init_score=init_score, groups=groups)
+
+    @property
+    def feature_importances_(self) -> NDArray[Any]:
+        """Return what the booster says of its columns' importance; AttributeError if it says nothing."""
+        check_is_fitted(self)
+        importances: NDArray[Any] = peel(self.estimator_)[0].feature_importances_
+        return importances
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

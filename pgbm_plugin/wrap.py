@@ -12,7 +12,7 @@ from .boosters import read_model
 from .boosters.booster import Train
 from .calibration.boosted_scale import training_scale
 from .calibration.folds import check_cv
-from .checks import Variance, check_variance
+from .checks import Variance, check_variance, names_init_score
 from .device import check_device
 from .errors import warn
 from .leaves.measured import MeasuredLeaves
@@ -30,6 +30,7 @@ from .tables.labelled import LabelledRows, RawRows
 from .trees.forest import Forest
 
 
+@names_init_score
 def wrap(
     booster: Any,
     X: Any = None,

@@ -35,7 +35,8 @@ LAYERS = [
     "scores",
     "plot",
     "report",
-    "sklearn dask",
+    "sklearn dask mlflow",
+    "skpro",
     "cli",
     "__main__",
 ]

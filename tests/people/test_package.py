@@ -11,7 +11,7 @@ import pgbm_plugin
 from tests.people.commands import run_python
 
 HEAVY = ("numba", "lightgbm", "xgboost", "torch", "pandas", "polars", "pyarrow", "dask", "sklearn", "tqdm")
-HEAVY += ("matplotlib",)
+HEAVY += ("matplotlib", "skpro", "mlflow")
 
 
 @pytest.mark.parametrize("module", ["pgbm_plugin", "pgbm_plugin.plot", "pgbm_plugin.report"])

@@ -15,6 +15,7 @@ from scipy.sparse import csc_array, csr_matrix
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
@@ -84,6 +85,17 @@ def test_parameters_and_clones(regressor):
     assert copy.estimator is not regressor
     with pytest.raises(NotFittedError):
         copy.predict_interval(np.zeros((2, 2)))
+
+
+def test_feature_importances_are_the_booster_s(regressor, numeric):
+    X, y = numeric
+    model = PGBMRegressor(regressor, cv=None)
+    assert not hasattr(model, "feature_importances_")  # before it is fitted
+    model.fit(X, y)
+    assert hasattr(model, "feature_importances_") == hasattr(model.estimator_, "feature_importances_")
+    if hasattr(model.estimator_, "feature_importances_"):
+        assert np.array_equal(model.feature_importances_, model.estimator_.feature_importances_)
+        assert SelectFromModel(model, prefit=True, threshold="median").transform(X).shape[1] < X.shape[1]
 
 
 def test_search_over_inner_and_outer_parameters(regressor, numeric):

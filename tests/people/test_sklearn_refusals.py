@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
 import lightgbm as lgb
 import numpy as np
@@ -16,6 +17,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from pgbm_plugin import wrap
+from pgbm_plugin.boosters import booster_of_estimator
 from pgbm_plugin.sklearn import PGBMRegressor
 from tests.people.regressors import REGRESSORS
 
@@ -88,6 +91,21 @@ def test_one_kind_of_prediction(regressor, numeric):
     frozen = PGBMRegressor(FrozenEstimator(outer.estimator_), cv=None)
     with pytest.raises(TypeError, match="fit got 'verbose', but a FrozenEstimator is not trained"):
         frozen.fit(X, y, verbose=1)
+
+
+@pytest.mark.parametrize("name", ["base_margin", "offset"])
+def test_other_names_of_init_scores(regressor, name, numeric, given_to_steps):
+    X, y = numeric
+    hint = f"{name}= is called init_score= here: the margin that each row starts from"
+    model = PGBMRegressor(regressor, cv=None)
+    if booster_of_estimator(regressor).init_score != name:
+        with pytest.raises(TypeError, match=hint):
+            model.fit(X, y, **{name: y})
+        assert given_to_steps == {}
+    model.fit(X, y)
+    for call in (model.predict, model.predict_dist, model.model_.predict_interval, partial(wrap, model.estimator_)):
+        with pytest.raises(TypeError, match=hint):
+            call(X, **{name: y})
 
 
 def test_the_booster_that_is_installed(numeric, monkeypatch):
