@@ -273,8 +273,10 @@ class ProbabilisticModel:
     ) -> Any:
         """Return the (n, 2) ends of the central intervals of this coverage; other parameters as in `predict`."""
         check_level("coverage", coverage)
-        ends = self._distributions(X, init_score, device, sample_weight, groups)[1].interval(coverage)
-        return in_kind_of(X, np.stack(ends, axis=1))
+        distribution = self._distributions(X, init_score, device, sample_weight, groups)[1]
+        ends = np.empty((len(distribution), 2))
+        ends[:, 0], ends[:, 1] = distribution.interval(coverage)
+        return in_kind_of(X, ends)
 
     def predict_total(
         self,
@@ -455,9 +457,9 @@ class ProbabilisticModel:
     ) -> tuple[NDArray[Any], Distribution]:
         state = self.state  # once, as another thread may tune meanwhile
         check_variance_known(state)
-        state.chosen.checked_groups(distribution, groups)
-        rows = self.read_rows(X, init_score, device)
-        bins = state.chosen.row_bins(distribution, groups, len(rows[0]), vars(self))
+        keyed = state.chosen.checked_groups(distribution, groups)
+        rows = read_unlabelled(state, X, init_score, self._device(device))
+        bins = None if keyed is None else keyed.bins_of_keys(groups, len(rows[0]), vars(self))
         if rho is None:  # a rho of this call is the user's choice
             check_calibrated(state.chosen, vars(self))
         return predict_distributions(state, *rows, sample_weight, self.n_jobs, distribution, rho, dtype, bins)

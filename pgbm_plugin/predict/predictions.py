@@ -81,12 +81,12 @@ def predict_distributions(
     """Return the (n,) predictions with the booster's bits, and the distributions around them.
 
     `sample_weight` is None, or a column that the calibrated variances are divided by. `bins` are those of
-    `Chosen.row_bins`.
+    `ConformalGroups.bins_of_keys`.
     """
     chosen: Chosen = state.chosen
     rho, family, options = chosen.checked_family(distribution, rho, state.support)
     if bins is not None:
-        options["bin"] = bins
+        options = {**options, "bin": bins}
     precision = _read_precision(sample_weight, len(rows))
     if precision is not None and family.name == "conformal":
         warn("conformalize assumed rows of precision 1: with sample_weight, the coverage is not guaranteed")
@@ -101,11 +101,11 @@ def predict_distributions(
 def chosen_distributions(chosen: Chosen, margins: Margins, support: float, bins: Codes | None = None) -> Distribution:
     """Return the distributions of the chosen family with these margins; outcomes cannot lie below `support`.
 
-    `bins` are those of `Chosen.row_bins`.
+    `bins` are those of `ConformalGroups.bins_of_keys`.
     """
     _, family, options = chosen.checked_family(None, None, support)
     if bins is not None:
-        options["bin"] = bins
+        options = {**options, "bin": bins}
     distributions, limits = margins.distribution(family, chosen.calibration, **options), chosen.limits(None)
     return distributions if limits is None else limits.limit(distributions)
 
