@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -156,17 +156,35 @@ def check_calibrated(chosen: Chosen, untold: dict[str, Any]) -> None:
         raise
 
 
-def summary(
-    prediction: AnyArray, distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike
-) -> dict[str, Array]:
-    """Return predictions and distributions as columns: mean, std, quantiles (q05), intervals (lower90, upper90).
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Columns that summarise distributions: mean, std, quantiles (q05), ends of intervals (lower90, upper90)."""
 
-    The column mean is the prediction itself; the mean of an empirical or conformal distribution may differ from it.
-    """
-    columns = {"mean": prediction.astype(np.float64, copy=False), "std": distribution.std()}
-    names = level_names(quantiles)
-    if names:
-        columns |= zip(names, distribution.ppf(np.atleast_1d(quantiles)).T, strict=True)
-    for coverage in np.atleast_1d(intervals).tolist():
-        columns |= zip(interval_names(coverage), distribution.interval(coverage), strict=True)
-    return columns
+    quantiles: dict[str, float]  # name -> level
+    intervals: dict[tuple[str, str], float]  # names of the ends -> coverage
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns."""
+        return ["mean", "std", *self.quantiles, *(name for ends in self.intervals for name in ends)]
+
+    def __call__(self, prediction: AnyArray, distribution: Distribution) -> dict[str, Array]:
+        """Return the columns, each (n,).
+
+        The column mean is the prediction itself; the mean of an empirical or conformal distribution may differ from it.
+        """
+        columns = {"mean": prediction.astype(np.float64, copy=False), "std": distribution.std()}
+        if self.quantiles:
+            columns |= zip(self.quantiles, distribution.ppf(list(self.quantiles.values())).T, strict=True)
+        for names, coverage in self.intervals.items():
+            columns |= zip(names, distribution.interval(coverage), strict=True)
+        return columns
+
+
+def summary_of(quantiles: ArrayLike, intervals: ArrayLike) -> Summary:
+    """Return the summary with these levels of quantiles and coverages of intervals; refuse bad or repeated ones."""
+    ends = interval_names(intervals)
+    return Summary(
+        dict(zip(level_names(quantiles), np.ravel(quantiles).tolist(), strict=True)),
+        dict(zip(zip(ends[::2], ends[1::2], strict=True), np.ravel(intervals).tolist(), strict=True)),
+    )
