@@ -105,7 +105,7 @@ def test_bits_of_predict_frame(served, calibrated):
     assert call([]) == []
     assert {type(value) for value in call(rows[0]).values()} == {float}
     assert repr(call) == f"<ServedModel of {', '.join(COLUMNS)}>"
-    assert pickle.loads(pickle.dumps(call))(rows[0]) == call(rows[0])
+    assert pickle.loads(pickle.dumps(call))(rows[0]) == call(rows[0])  # noqa: S301
 
 
 @pytest.mark.parametrize("booster", ["lightgbm", "xgboost", "histgradient"])
