@@ -42,6 +42,28 @@ def interleave(calls: Mapping[str, Callable[[], Any]], repeats: int, clock: Call
     return best
 
 
+def on_fresh_rows(
+    calls: Mapping[str, Callable[[np.ndarray], Any]], X: np.ndarray, n: int, rounds: int, clock: Callable[[], float]
+) -> dict[str, float]:
+    """Median seconds of each call on n rows that nothing has seen before.
+
+    The same rows again and again would train the processor's branch predictor, which services do not enjoy. Calls take
+    turns, and the one that begins changes.
+    """
+    names, blocks = list(calls), iter(range(0, len(X) - n + 1, n))
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for call in calls.values():
+        call(X[:n])  # compiles, and warms the caches
+    for turn in range(rounds):
+        for k in range(len(names)):
+            name, first = names[(turn + k) % len(names)], next(blocks)
+            rows = X[first : first + n]
+            start = clock()
+            calls[name](rows)
+            seconds[name].append(clock() - start)
+    return {name: float(np.median(took)) for name, took in seconds.items()}
+
+
 @contextmanager
 def route(name: str) -> Iterator[None]:
     """Inside, all trees are walked or all are replayed."""
