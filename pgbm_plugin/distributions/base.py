@@ -247,8 +247,9 @@ class Distribution(ABC):
         confidence : float
             Probability that an outcome lies in the interval, between 0 and 1.
         """
-        tail = (1.0 - check_level("confidence", confidence)) / 2.0
-        return self.ppf(tail), self.isf(tail)
+        tail = np.array((1.0 - check_level("confidence", confidence)) / 2.0)
+        lower, upper = self._ppf(tail, **self._params), self._isf(tail, **self._params)
+        return with_point_masses(self._point, lower), with_point_masses(self._point, upper)
 
     def rvs(self, size: int | None = None, random_state: Any = None) -> Array:
         """Draw samples.

@@ -8,8 +8,10 @@ from ..arrays import Array
 from ..checks import check_level
 from ..errors import warn
 from .empirical import Empirical
+from .per_row import with_point_masses
 
-_EPS = float(np.finfo(np.float64).eps)
+# arrays, because NumPy needs longer to convert a float than to compute with a row
+_EPS, _HALF = np.array(np.finfo(np.float64).eps), np.array(0.5)
 
 
 class Conformal(Empirical):
@@ -37,7 +39,8 @@ class Conformal(Empirical):
     def interval(self, confidence: float) -> tuple[Array, Array]:
         # both ends in one call, which warns once
         tail = (1.0 - check_level("confidence", confidence)) / 2.0
-        ends = self.ppf([tail, 1.0 - tail])
+        params, point = self._as_columns()
+        ends = with_point_masses(point, self._ppf(np.array([tail, 1.0 - tail]), **params))
         return ends[:, 0], ends[:, 1]
 
     def _quantiles_in(self, bin: int, q: Array) -> Array:
@@ -69,8 +72,9 @@ class Conformal(Empirical):
     def _ppf(self, q: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
         end = super()._ppf(q, loc, scale, bin)
         # an outcome with this very residual lies at the end, but for rounding: it must not be left out
-        slack = _EPS * (2.0 * np.abs(end - loc) + np.abs(end))
-        outwards = end + np.copysign(slack, q - 0.5)
+        away = np.abs(end - loc)
+        slack = _EPS * (away + away + np.abs(end))
+        outwards = end + np.copysign(slack, q - _HALF)
         if self._unbounded:
             return outwards
         inside = (end > self.lower) & (end < self.upper)

@@ -32,13 +32,15 @@ def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> 
 
     Here the rows pass through the steps around the booster.
     """
-    check_in_memory(X)
-    X = state.surroundings.table(X)
-    own = read_dataset(X)
-    if own is not None:
-        X, init_score = own.X, own.init_score if init_score is None else init_score
+    surroundings = state.surroundings
+    if surroundings or type(X) is not np.ndarray:  # a matrix is none of these, and single rows should be fast
+        check_in_memory(X)
+        X = surroundings.table(X)
+        own = read_dataset(X)
+        if own is not None:
+            X, init_score = own.X, own.init_score if init_score is None else init_score
     rows = read_rows_for(X, state.forest, device)
-    return rows, read_column("init_score", init_score, len(rows))
+    return rows, None if init_score is None else read_column("init_score", init_score, rows.n)
 
 
 def predict_mean(state: ModelState, rows: Rows, init_score: Array | None, n_jobs: int | None) -> AnyArray:
@@ -87,7 +89,7 @@ def predict_distributions(
     rho, family, options = chosen.checked_family(distribution, rho, state.support)
     if bins is not None:
         options = {**options, "bin": bins}
-    precision = _read_precision(sample_weight, len(rows))
+    precision = None if sample_weight is None else _read_precision(sample_weight, len(rows))
     if precision is not None and family.name == "conformal":
         warn("conformalize assumed rows of precision 1: with sample_weight, the coverage is not guaranteed")
     predicted = predict_margins(state, rows, init_score, rho, chosen.scale, n_jobs, dtype)
@@ -95,7 +97,10 @@ def predict_distributions(
         predicted = replace(predicted, precision=precision)
     distributions, limits = predicted.distribution(family, chosen.calibration, **options), chosen.limits(distribution)
     distributions = distributions if limits is None else limits.limit(distributions)
-    return state.surroundings.outcome(predicted.prediction), state.surroundings.distribution(distributions)
+    surroundings = state.surroundings
+    if not surroundings:
+        return predicted.prediction, distributions
+    return surroundings.outcome(predicted.prediction), surroundings.distribution(distributions)
 
 
 def chosen_distributions(chosen: Chosen, margins: Margins, support: float, bins: Codes | None = None) -> Distribution:

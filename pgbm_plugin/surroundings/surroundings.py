@@ -78,7 +78,7 @@ class Surroundings:
 
     def table(self, X: Any) -> Any:
         """Return a table as the booster was trained on it; rows that a model has read already are returned as is."""
-        steps = self._steps if self.layers else ()
+        steps = self._steps
         if not steps or isinstance(X, Rows):
             return X
         X = as_given_to_steps(X)
@@ -102,7 +102,7 @@ class Surroundings:
 
     def outcome(self, prediction: AnyArray) -> AnyArray:
         """Return (n,) predictions of the booster on the scale of the outcome, with scikit-learn's own bits."""
-        for target in reversed(self._targets if self.layers else ()):
+        for target in reversed(self._targets):
             prediction = target.inverse(prediction)
         return prediction
 
