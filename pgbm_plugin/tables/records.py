@@ -63,9 +63,14 @@ class RecordReader:
 
     @cached_property
     def _codes(self) -> dict[int, ColumnCodes]:
-        """Return the codes of the columns whose categories the model knows."""
-        codes = column_codes(self.features.category_columns or (), self.features, self._names.__getitem__)
-        return {j: replace(known, own=False) for j, known in codes.items()}  # a dict has no codes of its own
+        """Return the codes of the columns whose categories the model knows, by their values or only by their hashes."""
+        features = self.features
+        found = column_codes(features.category_columns or (), features, self._names.__getitem__)
+        # a dict has no codes of its own, and hashes are no values
+        return {
+            j: replace(codes, own=False, training=None if features.hashed else codes.training)
+            for j, codes in found.items()
+        }
 
     @cached_property
     def _decoded(self) -> Features:
@@ -92,12 +97,9 @@ class RecordReader:
         """Return the number of each feature: categories are codes, or hashes; a missing value is None or NaN."""
         if not isinstance(record, Mapping):
             raise TypeError(f"a row must be a dict, not {type(record).__name__}")
-        try:
-            values = self._values(record)
-        except KeyError:
-            values = ()
-        if not values or len(record) != len(self._expected):
-            values = self._values(self._with_stored_names(record))
+        if len(record) != len(self._expected) or not self._expected <= record.keys():
+            record = self._with_stored_names(record)
+        values = self._values(record)
         if self._codes:
             coded = list(values)
             for j, codes in self._codes.items():
@@ -109,17 +111,19 @@ class RecordReader:
 
     def _with_stored_names(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a dict under the names that the booster stores, which may replace some characters."""
-        names = [str(name) for name in record]
-        renamed = dict(zip(self.features.stored_names(names), record.values(), strict=True))
-        for name in self._expected:
-            if name not in renamed and name not in record:
-                text = missing_column(name, names)
-                raise ValueError(text if text.endswith("?") else f"{text}; for a missing value give None")
-        for name in renamed:
-            if name not in self._expected:
-                near = missing_column(name, sorted(self._expected)).partition("; ")[2]
+        stored: dict[str, Any] = {}
+        for name, value in record.items():
+            own = name if name in self._expected else self.features.stored_names([str(name)])[0]
+            if own not in self._expected:
+                near = missing_column(str(name), sorted(self._expected)).partition("; ")[2]
                 raise ValueError(f"{name!r} is no column of the model" + (f"; {near}" if near else ""))
-        return {**record, **renamed}
+            if own in stored:
+                raise ValueError(f"it has the column {own!r} under two names")
+            stored[own] = value
+        for name in (*self._names, *self.further):
+            if name not in stored:
+                raise ValueError(f"{missing_column(name, list(stored))}; for a missing value give None")
+        return stored
 
 
 def _only_value(name: str, record: Any) -> tuple[Any]:

@@ -27,10 +27,11 @@ QUANTILES, INTERVALS = (0.05, 0.5, 0.975), (0.5, 0.9)
 COLUMNS = ["mean", "std", "q05", "q50", "q97.5", "lower50", "upper50", "lower90", "upper90"]
 
 
-def catboost():
+def catboost(**options):
     from catboost import CatBoostRegressor
 
-    return CatBoostRegressor(iterations=12, cat_features=["city"], verbose=0, allow_writing_files=False, thread_count=1)
+    options |= {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    return CatBoostRegressor(iterations=12, cat_features=["city"], **options)
 
 
 BOOSTERS = {
@@ -38,6 +39,7 @@ BOOSTERS = {
     "xgboost": lambda: xgb.XGBRegressor(n_estimators=12, n_jobs=1, enable_categorical=True),
     "histgradient": lambda: HistGradientBoostingRegressor(max_iter=12, categorical_features="from_dtype"),
     "catboost": catboost,
+    "catboost one-hot": lambda: catboost(one_hot_max_size=9),
 }
 
 
@@ -47,7 +49,7 @@ def made_rows(booster="lightgbm"):
     X = X.assign(flag=rng.random(1000) < 0.5, city=rng.choice(["Oslo", "Paris", "Rome"], 1000))
     y = 0.1 * X["age"] + X["city"].map({"Oslo": 0.0, "Paris": 1.0, "Rome": 2.0}) + rng.normal(size=1000)
     X.loc[3, "age"] = np.nan
-    return X if booster == "catboost" else X.assign(city=X["city"].astype("category")), y.to_numpy()
+    return X if "catboost" in booster else X.assign(city=X["city"].astype("category")), y.to_numpy()
 
 
 def booster_of(model):
@@ -62,13 +64,13 @@ def records(X):
 @pytest.fixture(scope="module", params=BOOSTERS)
 def served(request):
     """Return (model, frame of new rows, the same rows as dicts) of a booster with a column of text."""
-    if request.param == "catboost" and not find_spec("catboost"):
+    if "catboost" in request.param and not find_spec("catboost"):
         pytest.skip("catboost is not installed")
     X, y = made_rows(request.param)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "not certified")  # CatBoost's target statistics
         model = wrap(BOOSTERS[request.param]().fit(X[:300], y[:300]), X[:300], y[:300])
-    model.tune(X[300:450], y[300:450])
+    model.tune(X[300:450], y[300:450], distributions=["normal", "empirical"])
     rows = records(X[450:500])
     # the digits of JSON are not all of them
     return model, X[450:500].assign(age=[row["age"] for row in rows]), rows
@@ -161,10 +163,12 @@ def test_bad_values_are_named(plain, change, kind, message):
 def test_bad_rows_are_named(plain):
     call, rows = plain
     without = {name: value for name, value in rows[1].items() if name != "age"}
-    with pytest.raises(ValueError, match=r"row 1: it has no column 'age', only my sum, flag, city; for a missing"):
+    with pytest.raises(ValueError, match="row 1: it has no column 'age', only my_sum, flag, city; for a missing value"):
         call([rows[0], without])
-    with pytest.raises(ValueError, match=r"the row: it has no column 'age', .*; did you mean 'Age'\?$"):
+    with pytest.raises(ValueError, match=r"the row: 'Age' is no column of the model; did you mean 'age'\?$"):
         call({**without, "Age": 40.0})
+    with pytest.raises(ValueError, match="the row: it has the column 'my_sum' under two names"):
+        call({**rows[0], "my_sum": 1})
     with pytest.raises(TypeError, match="row 1: a row must be a dict, not list"):
         call([rows[0], [1.0]])
     with pytest.raises(TypeError, match="not DataFrame; predict_frame takes frames"):
@@ -203,6 +207,8 @@ def test_groups_and_init_score_come_from_the_dicts(plain):
         call(np.zeros(4))
     with pytest.raises(ValueError, match="no column 'shop'"):
         call({name: value for name, value in rows[0].items() if name != "shop"})
+    with pytest.raises(ValueError, match=r"'shopp' is no column of the model; did you mean 'shop'\?"):
+        call({("shopp" if name == "shop" else name): value for name, value in rows[0].items()})
 
 
 def test_a_transformed_target_and_a_pipeline():
@@ -253,3 +259,17 @@ def test_no_frame_library_is_needed(served, tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path / "model.pgbm")]
     done = subprocess.run(command, input=json.dumps(rows), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == expected
+
+
+@pytest.mark.parametrize("booster", ["lightgbm", "xgboost", "histgradient"])
+def test_whole_numbers_are_categories_by_their_values(booster):
+    rng = np.random.default_rng(0)
+    code = rng.integers(0, 3, 300)
+    X = pd.DataFrame({"a": rng.normal(size=300), "c": pd.Categorical(np.array([30, 10, 77])[code])})
+    y = X["a"].to_numpy() + code
+    model = wrap(BOOSTERS[booster]().fit(X, y), X, y)
+    model.rho = 0.1
+    rows = [{"a": a, "c": kind(c)} for a, c, kind in zip(X["a"], X["c"], [int, float, np.int64] * 100, strict=True)]
+    assert same(model.serve()(rows), model.predict_frame(X))
+    with pytest.raises(ValueError, match="column 'c' held numbers in training, not 'x'"):
+        model.serve()({"a": 1.0, "c": "x"})
