@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +42,26 @@ def interleave(calls: Mapping[str, Callable[[], Any]], repeats: int, clock: Call
     return best
 
 
-def on_new_rows(function: Callable[[np.ndarray], Any], X: np.ndarray, n: int) -> Callable[[], Any]:
-    """A call with the next n rows of X every time; after the last rows come the first ones again.
+def on_fresh_rows(
+    calls: Mapping[str, Callable[[np.ndarray], Any]], X: np.ndarray, n: int, rounds: int, clock: Callable[[], float]
+) -> dict[str, float]:
+    """Median seconds of each call on n rows that nothing has seen before.
 
-    Users send new rows, but a processor learns the branches that the same few rows take.
+    The same rows again and again would train the processor's branch predictor, which services do not enjoy. Calls take
+    turns, and the one that begins changes.
     """
-    starts = cycle(range(0, len(X) - n + 1, n))
-
-    def call() -> Any:
-        first = next(starts)
-        return function(X[first : first + n])
-
-    return call
+    names, blocks = list(calls), iter(range(0, len(X) - n + 1, n))
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for call in calls.values():
+        call(X[:n])  # compiles, and warms the caches
+    for turn in range(rounds):
+        for k in range(len(names)):
+            name, first = names[(turn + k) % len(names)], next(blocks)
+            rows = X[first : first + n]
+            start = clock()
+            calls[name](rows)
+            seconds[name].append(clock() - start)
+    return {name: float(np.median(took)) for name, took in seconds.items()}
 
 
 @contextmanager

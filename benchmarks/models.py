@@ -60,6 +60,7 @@ class Contender:
 
     booster: str
     case: Case
+    trained: Any
     wrapped: ProbabilisticModel
     predict: Callable[[np.ndarray], np.ndarray]
     X: np.ndarray
@@ -99,9 +100,9 @@ def contender(booster: str, case: Case, n_train: int, n_test: int, threads: int)
     wrapped = wrap(trained, X, y, n_jobs=threads)
     if booster == "XGBoost":
         trained.set_param({"nthread": threads})
-        return Contender(booster, case, wrapped, trained.inplace_predict, X_new.astype(np.float32))
+        return Contender(booster, case, trained, wrapped, trained.inplace_predict, X_new.astype(np.float32))
     on_pool = _predict_pool(trained, X_new, threads) if booster == "CatBoost" else None
-    return Contender(booster, case, wrapped, _own_predict(booster, trained, threads), X_new, on_pool)
+    return Contender(booster, case, trained, wrapped, _own_predict(booster, trained, threads), X_new, on_pool)
 
 
 def _predict_pool(trained: Any, X: np.ndarray, threads: int) -> Callable[[], np.ndarray]:

@@ -3,9 +3,10 @@
 python -m benchmarks.predict [--quick] [--only CatBoost,XGBoost] [--threads N] [--rows N] [--json PATH]
 
 Columns: ns per row and tree; how many times faster than the booster, and than CatBoost on a Pool made before; and how
-many times as long it takes with a boosted scale, which `tune` adds where it helps. lleaves, CatBoost
-(RMSEWithUncertainty), NGBoost and PGBM take part in LightGBM's first contest where they are installed; the last three
-are models of their own, of as many trees.
+many times as long it takes with a boosted scale, which `tune` adds where it helps. Where they are installed, ONNX
+Runtime and oneDAL predict the mean with the same trees of LightGBM and XGBoost. lleaves, CatBoost
+(RMSEWithUncertainty), NGBoost and PGBM take part in the first contest where they are installed; the last three are
+models of their own, of as many trees.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def main() -> None:
         repeats={"type": int},
     )
     n_train, n_test = (3_000, 3_000) if given.quick else (50_000, given.rows)
+    names = (*others.SAME_TREES, *others.NAMES)
     repeats = given.repeats or (2 if given.quick else 9)
     lines: list[dict[str, Any]] = []
     with progress_bar(len(given.only) * len(cases(given.quick)), "models", True) as advance:
@@ -47,6 +49,8 @@ def main() -> None:
                 }
                 if it.on_pool is not None:
                     calls["pool"] = it.on_pool
+                same = others.on_same_trees(it, given.threads)
+                calls |= {name: lambda it=it, predict=predict: predict(it.X) for name, predict in same.items()}
                 if booster == "LightGBM" and case.name == "a":
                     calls |= others.contenders(case, it.X, given.threads)
                 best = interleave(calls, repeats, time.perf_counter)
@@ -56,11 +60,11 @@ def main() -> None:
                 line |= {"predict_dist": best["own"] / best["dist"], "predict": best["own"] / best["mean"]}
                 line |= {"than on a Pool": best["pool"] / best["dist"] if "pool" in best else ""}
                 line |= {"with a scale, times as long": best["scaled"] / best["dist"]}
-                line |= {name: best["own"] / best[name] if name in best else "" for name in others.NAMES}
+                line |= {name: best["own"] / best[name] if name in best else "" for name in names}
                 lines.append(line)
                 advance(1)
-    used = [name for name in others.NAMES if any(line[name] for line in lines)]
-    lines = [{key: line[key] for key in line if key not in others.NAMES or key in used} for line in lines]
+    used = [name for name in names if any(line[name] for line in lines)]
+    lines = [{key: line[key] for key in line if key not in names or key in used} for line in lines]
     title = f"times faster than the booster's own predict: {n_test} rows, {given.threads} thread(s), bits checked"
     report(title, lines, given.json)
 

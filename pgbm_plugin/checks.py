@@ -64,6 +64,8 @@ def check_levels(name: str, levels: ArrayLike) -> Array:
 
 def check_level(name: str, level: float) -> float:
     """Return one level; refuse it unless it lies strictly between 0 and 1."""
+    if type(level) is float and 0.0 < level < 1.0:  # fast for single rows
+        return level
     levels = check_levels(name, level)
     if levels.ndim:
         raise ValueError(f"{name} must be one number, not {level!r:.60}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import Variance, check_level, check_levels, interval_names, level_names, names_init_score
+from .checks import Variance, check_level, check_levels, names_init_score
 from .device import check_device, in_kind_of
 from .leaves.certificate import Certificate
 from .leaves.moments import LeafMoments
@@ -27,7 +27,7 @@ from .predict.predictions import (
     predict_distributions,
     predict_mean,
     read_unlabelled,
-    summary,
+    summary_of,
 )
 from .predict.state import Mean, ModelState
 from .sources import Options, find_source
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .calibration.metric import Score
     from .calibration.tune_result import TuneResult
     from .distributions import Distribution
+    from .predict.served_model import ServedModel
     from .predict.variance_parts import VarianceParts
 
 
@@ -274,8 +275,10 @@ class ProbabilisticModel:
     ) -> Any:
         """Return the (n, 2) ends of the central intervals of this coverage; other parameters as in `predict`."""
         check_level("coverage", coverage)
-        ends = self._distributions(X, init_score, device, sample_weight, groups)[1].interval(coverage)
-        return in_kind_of(X, np.stack(ends, axis=1))
+        distribution = self._distributions(X, init_score, device, sample_weight, groups)[1]
+        ends = np.empty((len(distribution), 2))
+        ends[:, 0], ends[:, 1] = distribution.interval(coverage)
+        return in_kind_of(X, ends)
 
     def predict_total(
         self,
@@ -360,7 +363,8 @@ class ProbabilisticModel:
         groups: Any = None,
     ) -> dict[str, NDArray[np.float64]]:
         """Return columns: mean, which is the prediction, std, quantiles such as q05, ends such as lower90, upper90."""
-        return summary(*self._distributions(X, init_score, None, None, groups, distribution, rho), quantiles, intervals)
+        columns = summary_of(quantiles, intervals)
+        return columns(*self._distributions(X, init_score, None, None, groups, distribution, rho))
 
     def predict_frame(
         self,
@@ -387,10 +391,8 @@ class ProbabilisticModel:
         """
         from .tables.frame_like import frame_like
 
-        level_names(quantiles), interval_names(intervals)  # refuse bad levels before the work
-        X = in_memory(X)
-        found = self._distributions(X, init_score, device, sample_weight, groups)
-        return frame_like(X, summary(*found, quantiles, intervals))
+        columns, X = summary_of(quantiles, intervals), in_memory(X)
+        return frame_like(X, columns(*self._distributions(X, init_score, device, sample_weight, groups)))
 
     def predict_parquet(
         self,
@@ -437,6 +439,36 @@ class ProbabilisticModel:
         features = self.state.columns
         return write_distributions(self.predict_columns, features, X, path, columns, csv=False, progress=progress)
 
+    def serve(
+        self,
+        quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        intervals: ArrayLike = (),
+        *,
+        init_score: str | None = None,
+        groups: str | Sequence[str] | None = None,
+    ) -> ServedModel:
+        """Return a prepared call for services: from dicts or NumPy rows to plain floats, without any frame.
+
+        ``served({"age": 31, "city": "Paris"})`` is a dict: mean, which is the prediction, std, quantiles such as q05,
+        ends such as lower90 and upper90. A list of dicts gives a list. Threads may share the call. It holds the model
+        as it is now: what `tune` or `update` change later needs a new call.
+
+        Parameters
+        ----------
+        quantiles, intervals : array-like
+            Levels of quantiles, and coverages of central intervals.
+        init_score : str, optional
+            The key of a dict with the score that its row starts from.
+        groups : str or sequence of str, optional
+            The key, or keys, with the group of a row, if `conformalize` got groups.
+        """
+        from .predict.served_model import ServedModel
+
+        names = (groups,) if isinstance(groups, str) else tuple(groups or ())
+        served = ServedModel(self.state, summary_of(quantiles, intervals), init_score, names, self.n_jobs)
+        check_calibrated(self.chosen, vars(self))
+        return served
+
     def read_rows(
         self, X: Any, init_score: Any = None, device: str | None = None
     ) -> tuple[Rows, NDArray[np.float64] | None]:
@@ -456,9 +488,9 @@ class ProbabilisticModel:
     ) -> tuple[NDArray[Any], Distribution]:
         state = self.state  # once, as another thread may tune meanwhile
         check_variance_known(state)
-        state.chosen.checked_groups(distribution, groups)
-        rows = self.read_rows(X, init_score, device)
-        bins = state.chosen.row_bins(distribution, groups, len(rows[0]), vars(self))
+        keyed = state.chosen.checked_groups(distribution, groups)
+        rows = read_unlabelled(state, X, init_score, self._device(device))
+        bins = None if keyed is None else keyed.bins_of_keys(groups, len(rows[0]), vars(self))
         if rho is None:  # a rho of this call is the user's choice
             check_calibrated(state.chosen, vars(self))
         return predict_distributions(state, *rows, sample_weight, self.n_jobs, distribution, rho, dtype, bins)

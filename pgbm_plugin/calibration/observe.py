@@ -35,16 +35,16 @@ def observe(
 ) -> Chosen:
     """Return the settings after these rows were observed, see `ProbabilisticModel.observe`.
 
-    `told` is what `Chosen.row_bins` wants.
+    `told` is what `ConformalGroups.bins_of_keys` wants.
     """
     check_variance_known(state)
     chosen = _started(state, window, step)
-    chosen.checked_groups(None, groups)
+    keyed = chosen.checked_groups(None, groups)
     held_out = read_held_out(state, "observe", raw, "y", 1, device, n_jobs, bounds=chosen.bounds, may_drift=True)
     y, margins, observed, calibrated_on = held_out.y, held_out.margins, chosen.observed, chosen.residuals
     assert observed is not None
     assert calibrated_on is not None
-    bins = chosen.row_bins(None, groups, len(y), told)
+    bins = None if keyed is None else keyed.bins_of_keys(groups, len(y), told)
     residuals, std = margins.standardised_residuals(y, chosen.calibration)
     batch = hash_rows(y, margins.margin, std)
     if len(y) >= _RECOGNISABLE:

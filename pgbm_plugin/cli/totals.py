@@ -21,7 +21,7 @@ def total_table(args: Namespace, model: ProbabilisticModel, paths: Sequence[str]
     import pyarrow as pa
 
     from ..errors import naming
-    from ..predict.predictions import summary
+    from ..predict.predictions import summary_of
     from ..tables.keys import read_groups
 
     _check_levels(args, model)
@@ -33,7 +33,7 @@ def total_table(args: Namespace, model: ProbabilisticModel, paths: Sequence[str]
         totals = model.predict_total(rows.X, groups.code, levels, init_score=rows.init_score)
     first = np.unique(groups.code, return_index=True)[1]
     keys = {name: table[name].take(first) for name in args.total_by}
-    return pa.table(keys | summary(totals.mean(), totals, columns.quantiles, columns.intervals))
+    return pa.table(keys | summary_of(columns.quantiles, columns.intervals)(totals.mean(), totals))
 
 
 def _check_levels(args: Namespace, model: ProbabilisticModel) -> None:

@@ -17,7 +17,7 @@ from .per_row import fill_rows, read_only, with_point_masses
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_ZERO = np.zeros(())  # an array, because NumPy needs as long to convert a float as to compare a row
+ZERO, _ONE = np.zeros(()), np.ones(())  # arrays, because NumPy needs as long to convert a float as to compare a row
 
 
 class Distribution(ABC):
@@ -85,7 +85,7 @@ class Distribution(ABC):
         if mean.shape != variance.shape:
             mean, variance = np.broadcast_arrays(mean, variance)
         fits = cls._fits(mean, variance)
-        if np.count_nonzero(fits & (variance > _ZERO)) == len(mean):
+        if np.count_nonzero(fits & (variance > ZERO)) == len(mean):
             return cls(**cls._parameters(mean, variance, **options))
         degenerate = variance <= 0.0
         regular = ~degenerate
@@ -247,8 +247,9 @@ class Distribution(ABC):
         confidence : float
             Probability that an outcome lies in the interval, between 0 and 1.
         """
-        tail = (1.0 - check_level("confidence", confidence)) / 2.0
-        return self.ppf(tail), self.isf(tail)
+        tail = np.array((1.0 - check_level("confidence", confidence)) / 2.0)
+        lower, upper = self._ppf(tail, **self._params), self._isf(tail, **self._params)
+        return with_point_masses(self._point, lower), with_point_masses(self._point, upper)
 
     def rvs(self, size: int | None = None, random_state: Any = None) -> Array:
         """Draw samples.
@@ -368,7 +369,7 @@ class Distribution(ABC):
         q = np.asarray(q, np.float64)
         if q.ndim > 1:
             raise ValueError(f"levels must be a number or a list, not an array of shape {q.shape}")
-        if not np.all((q >= 0.0) & (q <= 1.0)):
+        if np.count_nonzero((q >= ZERO) & (q <= _ONE)) < q.size:
             raise ValueError(f"levels must lie between 0 and 1, not {q.tolist()}")
         params, point = self._as_columns() if q.ndim == 1 else (self.params, self._point)
         return with_point_masses(point, formula(q, **params))

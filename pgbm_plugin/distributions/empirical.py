@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import Array
-from .base import Distribution
-from .per_row import read_only
+from .base import ZERO, Distribution
+from .residuals import Residuals, sorted_residuals
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,7 +31,8 @@ class Empirical(Distribution):
     Parameters
     ----------
     residuals : array-like of shape (m,)
-        Residuals (y - mean) / std of the rows that `tune` or `conformalize` saw.
+        Residuals (y - mean) / std of the rows that `tune` or `conformalize` saw. Or `Residuals`, which are checked and
+        in order: weights, bins and the number of rows are then theirs.
     weights : array-like of shape (m,), optional
         Positive weights of the residuals, to which their probabilities are proportional. Default: all are equal.
     residual_bin : array-like of shape (m,), optional
@@ -54,7 +55,7 @@ class Empirical(Distribution):
     def __init__(
         self,
         *,
-        residuals: ArrayLike,
+        residuals: ArrayLike | Residuals,
         weights: ArrayLike | None = None,
         residual_bin: ArrayLike | None = None,
         observed: int | None = None,
@@ -64,32 +65,30 @@ class Empirical(Distribution):
         **params: ArrayLike,
     ):
         super().__init__(point=point, **params)
-        residuals = np.asarray(residuals, np.float64)
-        if residuals.ndim != 1 or len(residuals) < 2 or not np.all(np.isfinite(residuals)):
-            raise ValueError(f"{self.name} needs at least two finite residuals")
-        bins = np.zeros(len(residuals), np.int64) if residual_bin is None else np.asarray(residual_bin)
-        if bins.shape != residuals.shape or bins.dtype.kind not in "iu" or np.any(bins < 0):
-            raise ValueError(f"{self.name} needs a bin for each residual, a whole number from 0")
-        # a larger number would need more bins than there are residuals
-        count = np.bincount(np.minimum(bins.astype(np.intp), len(bins)))
-        if not np.all(count):
-            raise ValueError(f"{self.name} needs residuals in every bin, and bin {int(np.argmin(count))} has none")
-        self.observed = len(residuals) if observed is None else observed
-        if (residual_bin is not None) != ("bin" in params):
+        if not isinstance(residuals, Residuals):
+            residuals = sorted_residuals(self.name, residuals, weights, residual_bin, observed)
+        self._residuals = residuals
+        if residuals.in_bins != ("bin" in params):
             raise ValueError(f"{self.name} needs bins of the residuals and of the rows (bin=), or neither")
-        if "bin" in params and not np.all((self._params["bin"] >= 0) & (self._params["bin"] < len(count))):
-            raise ValueError(f"{self.name} has rows in bins other than 0 to {len(count) - 1}")
-        order = slice(None)
-        if np.any((residuals[1:] < residuals[:-1]) & (bins[1:] == bins[:-1]) | (bins[1:] < bins[:-1])):
-            order = np.lexsort((residuals, bins))  # type: ignore[assignment]
-        self.residuals, self.weights = read_only(residuals[order]), None
-        if weights is not None:
-            weights = np.asarray(weights, np.float64)
-            if weights.shape != residuals.shape or not np.all((weights > 0.0) & np.isfinite(weights)):
-                raise ValueError(f"{self.name} needs a positive, finite weight for each residual")
-            self.weights = read_only(weights[order])
-        self._start = read_only(np.concatenate([[0], np.cumsum(count)]))  # where each bin starts in the residuals
+        count = len(residuals.start) - 1
+        if "bin" in params and not np.all((self._params["bin"] >= 0) & (self._params["bin"] < count)):
+            raise ValueError(f"{self.name} has rows in bins other than 0 to {count - 1}")
         self.lower, self.upper = float(lower), float(upper)
+
+    @property
+    def residuals(self) -> Array:
+        """Return the residuals, in order within their bins."""
+        return self._residuals.values
+
+    @property
+    def weights(self) -> Array | None:
+        """Return the weights of the residuals; None if all are equal."""
+        return self._residuals.weights
+
+    @property
+    def observed(self) -> int:
+        """Return the number of rows that the residuals are of."""
+        return self._residuals.rows
 
     @classmethod
     def from_moments(cls, mean: Array, variance: Array, **options: Any) -> Self:
@@ -99,11 +98,14 @@ class Empirical(Distribution):
         if bins > 1 and edges is None:
             raise ValueError(f"{cls.name} needs edges= of its {bins:g} bins; a model has them after model.tune")
         mean, variance = np.asarray(mean, np.float64), np.asarray(variance, np.float64)
-        bad = ~cls._fits(mean, variance)
-        if bad.any():
-            raise ValueError(f"{cls.name} needs finite moments; those of {bad.sum()} of {bad.size} rows are not finite")
-        point = np.where(variance <= 0.0, mean, np.nan)
-        params: dict[str, Any] = {**cls._parameters(mean, np.where(variance <= 0.0, np.nan, variance)), **options}
+        fits, spread, point = cls._fits(mean, variance), variance, None
+        if np.count_nonzero(fits & (variance > ZERO)) < mean.size:
+            bad = mean.size - np.count_nonzero(fits)
+            if bad:
+                raise ValueError(f"{cls.name} needs finite moments; those of {bad} of {mean.size} rows are not finite")
+            degenerate = variance <= 0.0
+            spread, point = np.where(degenerate, np.nan, variance), np.where(degenerate, mean, np.nan)
+        params: dict[str, Any] = {**cls._parameters(mean, spread), **options}
         if edges is not None:
             params["bin"] = bin_of(edges, mean if by == "mean" else np.sqrt(variance))
         return cls(point=point, **params)
@@ -139,16 +141,22 @@ class Empirical(Distribution):
     @property
     def most_residuals(self) -> int:
         """Return the number of residuals in the largest bin."""
-        return int(np.diff(self._start).max())
+        return int(np.diff(self._residuals.start).max())
 
     def bin_weight(self, bin: Array | None) -> Array:
         """Return the total weight of the residuals in each bin of these."""
-        return self._weight_up_to[self._ends(bin)[1]]
+        return self._residuals.weight_up_to[self._ends(bin)[1]]
 
     def _moments(self, loc: Array, scale: Array, bin: Array | None = None) -> tuple[Array, Array]:
-        r, up_to, (first, last) = self.residuals, self._weight_up_to, self._ends(bin)
+        sample = self._residuals
+        if self._unbounded:
+            once, twice = (mean[0 if bin is None else bin.astype(np.intp)] for mean in sample.means)
+            mean = loc + scale * once
+            shift = loc - mean
+            return mean, np.maximum(shift**2 + 2.0 * shift * scale * once + scale**2 * twice, 0.0)
+        up_to, sums, squares, (first, last) = sample.weight_up_to, sample.sums, sample.squares, self._ends(bin)
         a, b = self._inside(loc, scale, bin)
-        sums, squares, total = self._weighted_sums(r), self._weighted_sums(r * r), up_to[last]
+        total = up_to[last]
         low, high = np.where(a > first, self.lower, 0.0), np.where(b < last, self.upper, 0.0)
         on_lower, inside, on_upper = up_to[a] / total, (up_to[b] - up_to[a]) / total, (total - up_to[b]) / total
         once, twice = (sums[b] - sums[a]) / total, (squares[b] - squares[a]) / total
@@ -158,26 +166,33 @@ class Empirical(Distribution):
         square = shift**2 * inside + 2.0 * shift * scale * once + scale**2 * twice
         return mean, np.maximum((low - mean) ** 2 * on_lower + (high - mean) ** 2 * on_upper + square, 0.0)
 
+    @property
+    def _unbounded(self) -> bool:
+        return self.lower == -np.inf and self.upper == np.inf
+
     def _logpdf(self, x: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
         raise NotImplementedError(f"the {self.name} distribution has no density; score it with crps")
 
     def _cdf(self, x: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
-        up_to, (_, last), (a, b) = self._weight_up_to, self._ends(bin), self._inside(loc, scale, bin)
+        up_to, (_, last), (a, b) = self._residuals.weight_up_to, self._ends(bin), self._inside(loc, scale, bin)
         share = up_to[np.clip(self._rank((x - loc) / scale, bin), a, b)] / up_to[last]
         return np.where(x < self.lower, 0.0, np.where(x >= self.upper, 1.0, share))
 
     def _ppf(self, q: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
-        parts = self._parts()
         if bin is None:
-            return self._outcome(self._residual_quantiles(q, *parts[0]), loc, scale)
+            return self._outcome(self._quantiles_in(0, q), loc, scale)
         place = bin.ravel().astype(np.intp)
-        table = np.empty((len(parts), *q.shape))
-        for k in np.flatnonzero(np.bincount(place)):
-            table[k] = self._residual_quantiles(q, *parts[k])
+        table = np.empty((len(self._residuals.bins), *q.shape))
+        for k in np.flatnonzero(np.bincount(place)).tolist():
+            table[k] = self._quantiles_in(k, q)
         return self._outcome(table[place], loc, scale)
 
+    def _quantiles_in(self, bin: int, q: Array) -> Array:
+        """Return the quantiles of the residuals of a bin."""
+        return self._residuals.quantiles(self.name, bin, q, self._residual_quantiles)
+
     def _from_uniform(self, u: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
-        residual, parts = np.empty(u.shape), self._parts()
+        residual, parts = np.empty(u.shape), self._residuals.bins
         for k, rows in self._rows_by_bin(None if bin is None else bin.ravel()):
             residual[rows] = Empirical._residual_quantiles(self, u[rows], *parts[k])
         return self._outcome(residual, loc, scale)
@@ -194,7 +209,7 @@ class Empirical(Distribution):
     ) -> Array:
         draws = np.empty(shape)
         for k, rows in self._rows_by_bin(None if bin is None else bin.ravel()):
-            part = slice(self._start[k], self._start[k + 1])
+            part = slice(*self._residuals.start[k : k + 2])
             share = None if self.weights is None else self.weights[part] / self.weights[part].sum()
             draws[rows] = rng.choice(self.residuals[part], draws[rows].shape, p=share)
         return self._outcome(draws, loc, scale)
@@ -207,12 +222,11 @@ class Empirical(Distribution):
         self, y: Array, loc: Array, scale: Array, bin: Array | None = None
     ) -> tuple[Array, Array]:
         """Return E|Y - y| and E|Y - Y'| / 2, with Y' a copy of Y, from cumulative sums of sorted residuals."""
-        r, up_to, (first, last) = self.residuals, self._weight_up_to, self._ends(bin)
+        up_to, sums, (first, last) = self._residuals.weight_up_to, self._residuals.sums, self._ends(bin)
         a, b = self._inside(loc, scale, bin)
         total = up_to[last]
         low, high = np.where(a > first, self.lower, 0.0), np.where(b < last, self.upper, 0.0)
         k = np.clip(self._rank((y - loc) / scale, bin), a, b)  # outcomes <= y, for y between the bounds
-        sums = self._weighted_sums(r)
 
         def sum_between(a: Any, b: Any) -> Array:
             """Return the weighted sum of the outcomes of ranks a + 1 to b, which are on no bound."""
@@ -223,38 +237,13 @@ class Empirical(Distribution):
         distance = above - below + y * (2.0 * up_to[k] - total)
         distance = np.where(y < self.lower, below + above - y * total, distance)
         distance = np.where(y >= self.upper, y * total - below - above, distance)
-        # the rank is the weight of smaller residuals, less that of larger ones; those of a bin sum to 0
-        rank = np.concatenate([part[1:] + part[:-1] - part[-1] for _, part in self._parts()])
-        ranks, weighted = self._weighted_sums(rank), self._weighted_sums(rank * r)
-        ranks[self._start[1:] + np.arange(len(self._start) - 1)] = 0.0
+        ranks, weighted = self._residuals.rank_sums
         inside = loc * (ranks[b] - ranks[a]) + scale * (weighted[b] - weighted[a])
         return distance / total, (low * ranks[a] - high * ranks[b] + inside) / total**2
 
-    # Running sums are arrays of m + B numbers: for each of B bins a 0, and then the sums over its residuals. A rank is
-    # a place in them.
-
-    @property
-    def _weight_up_to(self) -> Array:
-        """Return the running sums of the weights."""
-        return self._running_sum(np.ones(len(self.residuals)) if self.weights is None else self.weights)
-
-    def _weighted_sums(self, values: Array) -> Array:
-        """Return the running sums of values of the residuals, times their weights."""
-        return self._running_sum(values if self.weights is None else self.weights * values)
-
-    def _running_sum(self, values: Array) -> Array:
-        bins = (values[a:b] for a, b in zip(self._start[:-1], self._start[1:], strict=True))
-        return np.concatenate([part for bin in bins for part in ([0.0], np.cumsum(bin))])
-
-    def _parts(self) -> list[tuple[Array, Array]]:
-        """Return the residuals of each bin, and the running sums of their weights."""
-        up_to, ends = self._weight_up_to, zip(self._start[:-1], self._start[1:], strict=True)
-        return [(self.residuals[a:b], up_to[a + k : b + k + 1]) for k, (a, b) in enumerate(ends)]
-
     def _ends(self, bin: Array | None) -> tuple[Any, Any]:
         """Return the first and the last rank of each row's bin."""
-        k = 0 if bin is None else np.asarray(bin).astype(np.intp)
-        return self._start[k] + k, self._start[k + 1] + k
+        return self._residuals.ends(0 if bin is None else np.asarray(bin).astype(np.intp))
 
     def _rows_by_bin(self, bin: Array | None) -> Iterator[tuple[int, Any]]:
         """Yield each bin that has rows, and which of the (n,) rows these are."""
@@ -262,7 +251,7 @@ class Empirical(Distribution):
             yield 0, ...
             return
         order = np.argsort(bin, kind="stable")
-        ends = np.searchsorted(bin[order], np.arange(len(self._start)))
+        ends = np.searchsorted(bin[order], np.arange(len(self._residuals.start)))
         for k in np.flatnonzero(np.diff(ends)).tolist():
             yield k, order[ends[k] : ends[k + 1]]
 
@@ -271,10 +260,10 @@ class Empirical(Distribution):
         z = np.asarray(z)
         if bin is not None:
             z, bin = np.broadcast_arrays(z, bin)
-        rank, flat = np.empty(z.size, np.intp), z.ravel()
+        rank, flat, start = np.empty(z.size, np.intp), z.ravel(), self._residuals.start
         for k, rows in self._rows_by_bin(None if bin is None else bin.ravel()):
-            part = self.residuals[self._start[k] : self._start[k + 1]]
-            rank[rows] = np.searchsorted(part, flat[rows], side) + self._start[k] + k  # type: ignore[call-overload]
+            part = self.residuals[start[k] : start[k + 1]]
+            rank[rows] = np.searchsorted(part, flat[rows], side) + start[k] + k  # type: ignore[call-overload]
         return rank.reshape(z.shape)
 
     def _outcome(self, residual: Array, loc: Array, scale: Array) -> Array:

@@ -150,7 +150,7 @@ def _resolution(distribution: Distribution) -> Array | None:
     if not isinstance(inner, Empirical):
         return None
     place = distribution.params.get("bin", np.zeros(len(distribution)))
-    return 1.0 / (np.diff(inner._start)[np.nan_to_num(place).astype(np.intp)] + 1.0)
+    return 1.0 / (np.diff(inner._residuals.start)[np.nan_to_num(place).astype(np.intp)] + 1.0)
 
 
 def _on_lattice(distribution: Distribution) -> NDArray[np.bool_]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ..arrays import AnyArray, Array
 from ..checks import check_rho
-from ..tables.keys import Codes
 from .conformal_groups import ConformalGroups
 from .correlation import Correlation
 from .log_scale import LogScale
@@ -21,6 +22,11 @@ from .support import Support
 
 if TYPE_CHECKING:
     from ..distributions import Distribution
+    from ..distributions.residuals import Residuals
+
+
+_Checked: TypeAlias = "tuple[float, type[Distribution], Mapping[str, Any]]"
+"""A correlation, a family and its options."""
 
 
 @dataclass(frozen=True)
@@ -152,13 +158,24 @@ class Chosen:
             return replace(self, rho=self.check_effect(value), by_user=True)
         return replace(self, calibration=value, by_user=True)
 
-    def checked_family(
-        self, name: str | None, rho: float | None, support: float
-    ) -> tuple[float, type[Distribution], dict[str, Any]]:
+    def checked_family(self, name: str | None, rho: float | None, support: float) -> _Checked:
         """Return (correlation, family, its options); refuse a family whose residuals are missing.
 
         A `name` or `rho` of None stands for the chosen one. Outcomes cannot lie below `support`.
         """
+        if name is not None or rho is not None:
+            return self._checked_family(name, rho, support)
+        # kept, because predictions of single rows are made in microseconds
+        found: _Checked | None = self._checked.get(support)
+        if found is None:
+            found = self._checked[support] = self._checked_family(None, None, support)
+        return found
+
+    @cached_property
+    def _checked(self) -> dict[float, _Checked]:
+        return {}
+
+    def _checked_family(self, name: str | None, rho: float | None, support: float) -> _Checked:
         rho = self.rho if rho is None else self.check_effect(rho)
         cls, options = self._family
         if name is not None:
@@ -178,30 +195,21 @@ class Chosen:
         if self.residuals is None:
             raise ValueError(f"{cls.name} needs residuals of validation rows: call model.tune or conformalize first")
         limits = self.limits(name)
-        bounds = {} if limits is None else {"lower": max(limits.lower, support), "upper": limits.upper}
-        if issubclass(cls, Conformal) and self.conformal is not None and self.conformal.groups is not None:
-            place, bins = "_in_groups", {}
+        lower, upper = (support, math.inf) if limits is None else (max(limits.lower, support), limits.upper)
+        conformal = issubclass(cls, Conformal)
+        if conformal and self.conformal is not None and self.conformal.groups is not None:
+            place, bins = "groups", self._group_bins
         else:
             bins = self._bins(cls, options)
-            place = "_in_bins" if bins else "_in_one_bin"
-        samples = {**getattr(self, place), "lower": support, **bounds}
-        if self.observed is not None and issubclass(cls, Conformal):
-            samples["residuals"] = self._adapted(place)
-        return rho, cls, samples | bins
+            place = "bins" if bins else "one bin"
+        sample = self._sample(place, conformal and self.observed is not None)
+        return rho, cls, {"residuals": sample, "lower": lower, "upper": upper, **bins}
 
     @property
     def needs_groups(self) -> bool:
         """Return whether predictions need the group of each row, because `conformalize` got groups of keys."""
         groups = self.conformal.groups if self.distribution == "conformal" and self.conformal is not None else None
         return groups is not None and groups.by == "key"
-
-    def row_bins(self, name: str | None, values: Any, n: int, told: dict[str, Any]) -> Codes | None:
-        """Return the bins of n rows to predict, which have these keys; None if the family has no groups of keys.
-
-        A `name` of None stands for the chosen family. `told` is what `ConformalGroups.bins_of_keys` wants.
-        """
-        groups = self.checked_groups(name, values)
-        return None if groups is None else groups.bins_of_keys(values, n, told)
 
     def checked_groups(self, name: str | None, values: Any) -> ConformalGroups | None:
         """Return the groups of keys that predictions need, or None; refuse keys that are missing or of no use."""
@@ -269,47 +277,43 @@ class Chosen:
             )
         return {**options, "edges": self.bin_edges}
 
-    def _in_order(self, bins: AnyArray | None) -> dict[str, Any]:
-        """Return the residuals in order within their bins, with their weights, as predictions need them."""
-        assert self.residuals is not None
-        order = np.lexsort((self.residuals,) if bins is None else (self.residuals, bins))
-        weights = None if self.residual_weight is None else self.residual_weight[order]
-        places = {} if bins is None else {"residual_bin": bins[order]}
-        return {"residuals": self.residuals[order], "weights": weights, **places}
-
-    @cached_property
-    def _in_one_bin(self) -> dict[str, Any]:
-        return self._in_order(None)
-
-    @cached_property
-    def _in_bins(self) -> dict[str, Any]:
-        return self._in_order(self.residual_bin)
-
-    def _adapted(self, place: str) -> Array:
-        """Return the residuals of one of these properties, adapted to the labels observed; cached as they are."""
-        cached, name = vars(self), f"_adapted{place}"
-        if name not in cached:
-            assert self.observed is not None
-            assert self.residuals is not None
-            residuals = getattr(self, place)["residuals"]
-            cached[name] = self.observed.adapted(residuals, self.residuals, self.residual_weight)
-        adapted: Array = cached[name]
-        return adapted
-
-    @cached_property
-    def _in_groups(self) -> dict[str, Any]:
-        """Return the residuals in order within their groups; rows to predict whose group is a key get their bins."""
-        assert self.residuals is not None
+    @property
+    def _group_bins(self) -> dict[str, Any]:
+        """Return the options of groups that are bins of the mean or spread; none if they are keys."""
         assert self.conformal is not None
-        assert self.conformal.groups is not None
         groups = self.conformal.groups
-        place, bins = groups.bins_of_residuals()
-        order = np.lexsort((self.residuals[place], bins))
-        place, bins = place[order], bins[order]
-        weights = None if self.residual_weight is None else self.residual_weight[place]
-        of_mean = {} if groups.edges is None else {"by": groups.by, "bins": len(groups.own), "edges": groups.edges}
-        found = {"residuals": self.residuals[place], "weights": weights, "residual_bin": bins}
-        return {**found, "observed": len(self.residuals), **of_mean}
+        if groups is None or groups.edges is None:
+            return {}
+        return {"by": groups.by, "bins": len(groups.own), "edges": groups.edges}
+
+    def _sample(self, place: str, adapted: bool) -> Residuals:
+        """Return the residuals in "one bin", in "bins" or in "groups", perhaps `adapted` to the labels observed.
+
+        It is made once, because predictions of single rows are made in microseconds.
+        """
+        found: Residuals | None = self._samples.get((place, adapted))
+        if found is None:
+            found = self._samples[place, adapted] = self._new_sample(place, adapted)
+        return found
+
+    @cached_property
+    def _samples(self) -> dict[tuple[str, bool], Residuals]:
+        return {}
+
+    def _new_sample(self, place: str, adapted: bool) -> Residuals:
+        from ..distributions.residuals import sorted_residuals
+
+        assert self.residuals is not None
+        values, weights, bins = self.residuals, self.residual_weight, self.residual_bin if place == "bins" else None
+        if adapted:
+            assert self.observed is not None
+            values = self.observed.adapted(values, values, weights)
+        if place == "groups":
+            assert self.conformal is not None
+            assert self.conformal.groups is not None
+            index, bins = self.conformal.groups.bins_of_residuals()
+            values, weights = values[index], None if weights is None else weights[index]
+        return sorted_residuals(self.distribution, values, weights, bins, len(self.residuals))
 
     def __str__(self) -> str:
         text = f"{_in_words(*self._family)}, {'tuned,' if self.tuned else 'untuned'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,13 +32,15 @@ def read_unlabelled(state: ModelState, X: Any, init_score: Any, device: str) -> 
 
     Here the rows pass through the steps around the booster.
     """
-    check_in_memory(X)
-    X = state.surroundings.table(X)
-    own = read_dataset(X)
-    if own is not None:
-        X, init_score = own.X, own.init_score if init_score is None else init_score
+    surroundings = state.surroundings
+    if surroundings or type(X) is not np.ndarray:  # a matrix is none of these, and single rows should be fast
+        check_in_memory(X)
+        X = surroundings.table(X)
+        own = read_dataset(X)
+        if own is not None:
+            X, init_score = own.X, own.init_score if init_score is None else init_score
     rows = read_rows_for(X, state.forest, device)
-    return rows, read_column("init_score", init_score, len(rows))
+    return rows, None if init_score is None else read_column("init_score", init_score, rows.n)
 
 
 def predict_mean(state: ModelState, rows: Rows, init_score: Array | None, n_jobs: int | None) -> AnyArray:
@@ -81,13 +83,13 @@ def predict_distributions(
     """Return the (n,) predictions with the booster's bits, and the distributions around them.
 
     `sample_weight` is None, or a column that the calibrated variances are divided by. `bins` are those of
-    `Chosen.row_bins`.
+    `ConformalGroups.bins_of_keys`.
     """
     chosen: Chosen = state.chosen
     rho, family, options = chosen.checked_family(distribution, rho, state.support)
     if bins is not None:
-        options["bin"] = bins
-    precision = _read_precision(sample_weight, len(rows))
+        options = {**options, "bin": bins}
+    precision = None if sample_weight is None else _read_precision(sample_weight, len(rows))
     if precision is not None and family.name == "conformal":
         warn("conformalize assumed rows of precision 1: with sample_weight, the coverage is not guaranteed")
     predicted = predict_margins(state, rows, init_score, rho, chosen.scale, n_jobs, dtype)
@@ -95,17 +97,20 @@ def predict_distributions(
         predicted = replace(predicted, precision=precision)
     distributions, limits = predicted.distribution(family, chosen.calibration, **options), chosen.limits(distribution)
     distributions = distributions if limits is None else limits.limit(distributions)
-    return state.surroundings.outcome(predicted.prediction), state.surroundings.distribution(distributions)
+    surroundings = state.surroundings
+    if not surroundings:
+        return predicted.prediction, distributions
+    return surroundings.outcome(predicted.prediction), surroundings.distribution(distributions)
 
 
 def chosen_distributions(chosen: Chosen, margins: Margins, support: float, bins: Codes | None = None) -> Distribution:
     """Return the distributions of the chosen family with these margins; outcomes cannot lie below `support`.
 
-    `bins` are those of `Chosen.row_bins`.
+    `bins` are those of `ConformalGroups.bins_of_keys`.
     """
     _, family, options = chosen.checked_family(None, None, support)
     if bins is not None:
-        options["bin"] = bins
+        options = {**options, "bin": bins}
     distributions, limits = margins.distribution(family, chosen.calibration, **options), chosen.limits(None)
     return distributions if limits is None else limits.limit(distributions)
 
@@ -156,17 +161,35 @@ def check_calibrated(chosen: Chosen, untold: dict[str, Any]) -> None:
         raise
 
 
-def summary(
-    prediction: AnyArray, distribution: Distribution, quantiles: ArrayLike, intervals: ArrayLike
-) -> dict[str, Array]:
-    """Return predictions and distributions as columns: mean, std, quantiles (q05), intervals (lower90, upper90).
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Columns that summarise distributions: mean, std, quantiles (q05), ends of intervals (lower90, upper90)."""
 
-    The column mean is the prediction itself; the mean of an empirical or conformal distribution may differ from it.
-    """
-    columns = {"mean": prediction.astype(np.float64, copy=False), "std": distribution.std()}
-    names = level_names(quantiles)
-    if names:
-        columns |= zip(names, distribution.ppf(np.atleast_1d(quantiles)).T, strict=True)
-    for coverage in np.atleast_1d(intervals).tolist():
-        columns |= zip(interval_names(coverage), distribution.interval(coverage), strict=True)
-    return columns
+    quantiles: dict[str, float]  # name -> level
+    intervals: dict[tuple[str, str], float]  # names of the ends -> coverage
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns."""
+        return ["mean", "std", *self.quantiles, *(name for ends in self.intervals for name in ends)]
+
+    def __call__(self, prediction: AnyArray, distribution: Distribution) -> dict[str, Array]:
+        """Return the columns, each (n,).
+
+        The column mean is the prediction itself; the mean of an empirical or conformal distribution may differ from it.
+        """
+        columns = {"mean": prediction.astype(np.float64, copy=False), "std": distribution.std()}
+        if self.quantiles:
+            columns |= zip(self.quantiles, distribution.ppf(list(self.quantiles.values())).T, strict=True)
+        for names, coverage in self.intervals.items():
+            columns |= zip(names, distribution.interval(coverage), strict=True)
+        return columns
+
+
+def summary_of(quantiles: ArrayLike, intervals: ArrayLike) -> Summary:
+    """Return the summary with these levels of quantiles and coverages of intervals; refuse bad or repeated ones."""
+    ends = interval_names(intervals)
+    return Summary(
+        dict(zip(level_names(quantiles), np.ravel(quantiles).tolist(), strict=True)),
+        dict(zip(zip(ends[::2], ends[1::2], strict=True), np.ravel(intervals).tolist(), strict=True)),
+    )

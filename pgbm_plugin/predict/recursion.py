@@ -51,7 +51,7 @@ def margins_and_variances(
         Precision of the recursion on a GPU.
     """
     margin = _start(forest, rows, leaf_value, init_score)
-    variance, log_scale = np.zeros(len(rows), dtype), None if leaf_step is None else np.zeros(len(rows))
+    variance, log_scale = np.zeros(rows.n, dtype), None if leaf_step is None else np.zeros(rows.n)
     add_margins_and_variances(forest, rows, (leaf_value, leaf_sd, leaf_step), rho, margin, variance, log_scale, n_jobs)
     return _finished(forest, margin, init_score), variance, log_scale
 
@@ -73,11 +73,11 @@ def add_margins_and_variances(
     def chunk(lo: int, hi: int) -> None:
         route.add_margin_variance(lo, hi, packed, rho, margin, variance, log_scale)
 
-    run_chunks(chunk, len(rows), route.task, route.threads(n_jobs))
+    run_chunks(chunk, rows.n, route.task, route.threads(n_jobs))
 
 
 def _start(forest: Forest, rows: Rows, leaf_value: AnyArray, init_score: Any) -> AnyArray:
-    margin = np.zeros(len(rows), leaf_value.dtype)
+    margin = np.zeros(rows.n, leaf_value.dtype)
     if not forest.base_last:
         # divided at the end
         margin[:] = forest.base_margin if init_score is None else forest.held_starts(init_score) * forest.divisor

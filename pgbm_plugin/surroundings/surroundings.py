@@ -43,10 +43,15 @@ class Surroundings:
     @property
     def described(self) -> str:
         """Return the layers in words; "" if there are none."""
-        steps = ", ".join(str(step) for step in self._steps)
+        steps = self.described_steps
         targets = ", ".join(map(str, self._targets))
         parts = [f"rows pass through {steps}"] * bool(steps) + [f"the outcome through {targets}"] * bool(targets)
         return " and ".join(parts) or self.lost
+
+    @property
+    def described_steps(self) -> str:
+        """Return the steps that rows pass through in words; "" if there are none."""
+        return ", ".join(str(step) for step in self._steps)
 
     @property
     def _steps(self) -> list[Step]:

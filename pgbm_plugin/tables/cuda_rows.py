@@ -25,15 +25,16 @@ def read_rows_for(X: Any, forest: Forest, device: str) -> Rows:
 
     With `device` "auto", a GPU reads the tables that it holds and very large tables. The CPU reads those without rows.
     """
-    X = X if type(X) is np.ndarray else in_memory(X)  # fast for single rows
-    if is_on_gpu(X):
+    is_matrix = type(X) is np.ndarray  # fast for single rows
+    X = X if is_matrix else in_memory(X)
+    if not is_matrix and is_on_gpu(X):
         features = forest.features  # a GPU looks nothing up
         coded = features.hashed or (features.numbers_are_values and len(features.categories) > 0)
         stays = device != "cpu" and table_length(X) != 0 and not coded
         return _RowsOnGpu(X, forest.features) if stays else read_rows(to_host(X), forest.features)
     rows = read_rows(X, forest.features)
-    small = len(rows) * forest.n_trees < _LARGE
-    if device == "cpu" or len(rows) == 0 or (device == "auto" and (small or not has_usable_gpu())):
+    small = rows.n * forest.n_trees < _LARGE
+    if device == "cpu" or rows.n == 0 or (device == "auto" and (small or not has_usable_gpu())):
         return rows
     return _RowsOnHost(rows, gpu_number("cuda" if device == "auto" else device))
 

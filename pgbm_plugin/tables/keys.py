@@ -135,10 +135,11 @@ def _missing(column: AnyArray) -> NDArray[np.bool_]:
         return np.isnat(column)
     if column.dtype.kind != "O":
         return np.zeros(len(column), bool)
-    return np.fromiter((_is_missing(key) for key in column), bool, len(column))
+    return np.fromiter((is_missing(key) for key in column), bool, len(column))
 
 
-def _is_missing(key: Any) -> bool:
+def is_missing(key: Any) -> bool:
+    """Tell whether a value is None, NaN, NaT or the NA of pandas."""
     if key is None or type(key).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(key, (float, np.floating)) and bool(np.isnan(key))
