@@ -35,7 +35,7 @@ LAYERS = [
     "scores",
     "plot",
     "report",
-    "sklearn dask",
+    "sklearn dask spark",
     "cli",
     "__main__",
 ]
