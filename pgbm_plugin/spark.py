@@ -25,7 +25,15 @@ from .errors import naming
 from .losses.custom_objectives import CustomObjective
 from .model import ProbabilisticModel
 from .predict.predictions import check_calibrated, check_init_score, check_variance_known
-from .streams.spark_frames import FeatureReader, SparkRows, check_frame, check_numbers, open_frame, spark_column
+from .streams.spark_frames import (
+    FeatureReader,
+    SparkRows,
+    check_frame,
+    check_numbers,
+    map_partitions,
+    open_frame,
+    spark_column,
+)
 from .wrap import wrap as wrap_rows
 
 
@@ -65,15 +73,14 @@ def wrap(
     """
     check_frame(df)
     own = _own_columns(model)
-    validation = own.get("validationIndicatorCol")
+    validation = own.get("validationIndicatorCol", "")
     if validation in df.columns:
         df = df.filter(~spark_column(validation))
     label, weight = label or own.get("labelCol"), weight or own.get("weightCol")
     init_score, features = init_score or own.get("base_margin_col"), features or _own_features(own, df.columns)
     rows = SparkRows(df, label, weight, init_score, features)
-    return SparkModel(
-        wrap_rows(model, rows, objective=objective, mean=mean, categorical=categorical), features, init_score
-    )
+    wrapped = wrap_rows(model, rows, objective=objective, mean=mean, categorical=categorical)
+    return SparkModel(wrapped, features, init_score)
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ class SparkModel:
         snapshot.n_jobs, snapshot.device = 1, "cpu"
         task = _Predict(snapshot, reader, quantiles, intervals, self.init_score, keys, len(df.columns))
         fields = [StructField(name, DoubleType()) for name in names]
-        return wide.mapInArrow(task, StructType([*df.schema.fields, *fields]))
+        return map_partitions(wide, task, StructType([*df.schema.fields, *fields]))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from ..tables.rows import check_count
 from ..trees.forest import Features
 from .batches import feature_places
 from .categories import category_columns, encoded
+
+Task = Callable[[Iterator[Any]], Iterator[Any]]
+"""A function that runs on the Arrow batches of one partition, and yields others."""
 
 # The column that a column of vectors becomes.
 _VECTOR = "_pgbm_plugin_vector"
@@ -125,6 +128,26 @@ def spark_column(name: str) -> Any:
     from pyspark.sql import functions
 
     return functions.col("`" + name.replace("`", "``") + "`")
+
+
+def map_partitions(df: Any, task: Task, schema: Any) -> Any:
+    """Return the lazy frame of what a task makes of the batches of each partition."""
+    # mapInArrow itself takes dots and backticks in the names of columns for more than that
+    plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
+    return plain.mapInArrow(_Named(task, tuple(df.columns)), schema)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A task on batches with these names."""
+
+    task: Task
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        return self.task(pa.RecordBatch.from_arrays(batch.columns, names=list(self.names)) for batch in batches)
 
 
 def check_frame(df: Any) -> None:

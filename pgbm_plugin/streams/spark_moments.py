@@ -18,7 +18,7 @@ from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .batches import batch_rows
 from .partitions import Task, label_sums, partition_moments, settled
-from .spark_frames import FeatureReader, SparkRows, check_numbers, open_frame, spark_column
+from .spark_frames import FeatureReader, SparkRows, check_numbers, map_partitions, open_frame, spark_column
 
 # Number of tasks that merge the moments of the partitions, so that the driver never gets more results than these.
 _MERGERS = 8
@@ -52,13 +52,14 @@ def spark_moments(
     def moments_of(forest: Forest, spec: TrainingSpec) -> LeafMoments:
         merge = _Merge(forest.n_leaves)
         work = _PartitionMoments(Task(forest, spec, objective, device), names, reader)
-        parts = df.mapInArrow(work, _RESULT).repartition(_MERGERS, spark_column("number") % _MERGERS)
+        parts = map_partitions(df, work, _RESULT).repartition(_MERGERS, spark_column("number") % _MERGERS)
         return merge.of(_results(parts.sortWithinPartitions("number").mapInArrow(merge, _RESULT)))
 
     def sums() -> LabelSums:
         labels = _Names(names.label, names.weight)
         work = _PartitionLabels(Task(forest, spec, None, device), labels)
-        parts = _results(df.select(*map(spark_column, dict.fromkeys(labels.present()))).mapInArrow(work, _RESULT))
+        columns = df.select(*map(spark_column, dict.fromkeys(labels.present())))
+        parts = _results(map_partitions(columns, work, _RESULT))
         return reduce(LabelSums.merge, map(_unpacked, parts), LabelSums.of_model(spec, forest))
 
     settle = settle and spec.start_is_mean and names.init_score is None

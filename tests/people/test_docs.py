@@ -29,7 +29,7 @@ def blocks(page):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
-def test_code_blocks(page, tmp_path, monkeypatch):
+def test_code_blocks(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pgbm_plugin.distributions.FAMILIES", FAMILIES.copy())  # pages may register their own
     monkeypatch.setattr("pgbm_plugin.calibration.search.FAMILIES", distributions.FAMILIES)
@@ -37,6 +37,12 @@ def test_code_blocks(page, tmp_path, monkeypatch):
         pytest.importorskip("torch")
     if any("from mlforecast" in code and runs for code, runs in blocks(page)):
         pytest.importorskip("mlforecast")
+    if any("SparkSession" in code and runs for code, runs in blocks(page)):
+        pytest.importorskip("pyspark")
+        from tests.streams import spark_session
+
+        spark_session.running()  # which the page gets
+        request.addfinalizer(spark_session.stop)
     warnings.simplefilter("error", UntunedWarning)  # readers copy what they see, so it must be calibrated
     names = given_names()
     for code, runs in blocks(page):

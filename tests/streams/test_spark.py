@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 
 import lightgbm as lgb
@@ -54,6 +55,12 @@ def trained(request, rows):
     return booster, wrap(booster, X, y, sample_weight=w)
 
 
+@pytest.fixture(scope="module")
+def model(rows):
+    """A plain model without weights."""
+    return wrap(lgb.train(LGB, lgb.Dataset(rows[NAMES], rows["y"]), 4), rows[NAMES], rows["y"])
+
+
 def test_partitions(session, rows, trained):
     """Empty ones among them, in any number; the same partitions give the same bits."""
     booster, whole = trained
@@ -70,16 +77,15 @@ def test_partitions(session, rows, trained):
         assert np.array_equal(values, models[2].moments.arrays()[name])
 
 
-def test_predictions(session, rows, trained, tmp_path):
+def test_predictions(session, rows, model, tmp_path):
     """Columns are added to the frame's own, which may have any type; saved models do the same."""
-    _, whole = trained
     df = in_parts(session, rows).withColumn("list", functions.array("key", "a"))
     df = VectorAssembler(inputCols=["y", "w"], outputCol="vector").transform(df)
-    whole.save(tmp_path / "m.pgbm")
+    model.save(tmp_path / "m.pgbm")
     options = {"quantiles": [0.05, 0.975], "intervals": [0.8]}
-    want = whole.predict_frame(rows[NAMES], **options)
-    for model in (whole, load(tmp_path / "m.pgbm")):
-        out = pgbm_spark.SparkModel(model).predict(df, **options)
+    want = model.predict_frame(rows[NAMES], **options)
+    for own in (model, load(tmp_path / "m.pgbm")):
+        out = pgbm_spark.SparkModel(own).predict(df, **options)
         assert out.columns == [*df.columns, *want.columns] == [*df.columns, *out.columns[-6:]]
         assert [out.schema[name] for name in df.columns] == df.schema.fields
         found = sorted_frame(out)
@@ -89,15 +95,14 @@ def test_predictions(session, rows, trained, tmp_path):
     assert out.where("key < 0").count() == 0
 
 
-def test_predictions_are_lazy_and_of_their_time(session, rows, trained):
-    booster, whole = trained
-    model = wrap(booster, rows[NAMES], rows["y"], sample_weight=rows["w"])
+def test_predictions_are_lazy_and_of_their_time(session, rows, model):
+    model, want = copy.copy(model), model.predict_frame(rows[NAMES])
     never = functions.raise_error(functions.lit("rows were read"))
     broken = in_parts(session, rows).withColumn("a", functions.when(functions.lit(True), never).cast("double"))
     pgbm_spark.SparkModel(model).predict(broken)
     before = pgbm_spark.SparkModel(model).predict(in_parts(session, rows))
     model.rho = 0.5
-    assert np.array_equal(sorted_frame(before)["std"], whole.predict_frame(rows[NAMES])["std"])
+    assert np.array_equal(sorted_frame(before)["std"], want["std"])
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +140,8 @@ def test_xgboost_spark(session, rows, estimator):
     only = df.where("not held").drop("held")
     assert_same_moments(pgbm_spark.wrap(estimator, only).model.moments, lazy.model.moments)
     with pytest.warns(UserWarning, match=f"at iteration {best + 1} of {rounds}.*all trees.*xgboost.spark"):
-        assert wrap(estimator.get_booster(), trained_on[NAMES], trained_on["y"]).forest.n_trees == rounds
+        everything = wrap(estimator.get_booster(), trained_on[NAMES], trained_on["y"], sample_weight=trained_on["w"])
+    assert everything.forest.n_trees == rounds
     with pytest.raises(TypeError, match=r"if its .stages\[-1\] is one, give that"):
         pgbm_spark.wrap(PipelineModel([estimator]), df, label="y")
 
@@ -155,7 +161,7 @@ def test_xgboost_spark_on_vectors(session, rows):
     assert_same_model(lazy.model, whole, table[NAMES], table["margin"])
     out = sorted_frame(lazy.predict(df))
     assert np.array_equal(out["mean"], sorted_frame(model.transform(df))["prediction"])
-    assert np.array_equal(out["std"], whole.predict(table[NAMES], return_std=True, init_score=table["margin"])[1])
+    assert np.array_equal(out["std"], lazy.model.predict(table[NAMES], True, init_score=table["margin"])[1])
     arrays = df.withColumn("vectors", functions.array(*NAMES))
     assert np.array_equal(sorted_frame(lazy.predict(arrays))["std"], out["std"])
 
@@ -176,7 +182,7 @@ def test_text_is_categories(kind, session, mixed):
     whole = wrap(booster, X, y)
     assert whole.certificate.status == "certified"
     assert_same_model(lazy.model, whole, X)
-    assert np.array_equal(sorted_frame(lazy.predict(df))["q05"], whole.predict_frame(X)["q05"])
+    assert np.array_equal(sorted_frame(lazy.predict(df))["q05"], lazy.model.predict_frame(X)["q05"])
 
 
 def test_columns_in_the_order_of_training(session, rows, tmp_path):
@@ -197,19 +203,17 @@ def test_init_scores(session, rows):
     lazy = pgbm_spark.wrap(booster, df, label="y", init_score="w")
     whole = wrap(booster, rows[NAMES], rows["y"], init_score=rows["w"])
     assert_same_model(lazy.model, whole, rows[NAMES], rows["w"])
-    want = whole.predict_frame(rows[NAMES], init_score=rows["w"])
+    want = lazy.model.predict_frame(rows[NAMES], init_score=rows["w"])
     assert np.array_equal(sorted_frame(lazy.predict(df))["std"], want["std"])
-    with pytest.raises(ValueError, match="training had an init_score"):
+    with pytest.warns(UserWarning, match="not certified.*give .* init_score="):
         pgbm_spark.wrap(booster, df, label="y")
     with pytest.warns(UserWarning, match="training had an init_score"):
         pgbm_spark.SparkModel(whole).predict(df)
 
 
-def test_groups(session, rows, trained):
-    booster, _ = trained
-    model = wrap(booster, rows[NAMES], rows["y"], sample_weight=rows["w"])
-    groups = (rows["key"] % 3).astype(str)
-    model.conformalize(rows[NAMES], rows["y"], groups=groups)
+def test_groups(session, rows, model):
+    model, half, groups = copy.copy(model), slice(300, None), (rows["key"] % 2).astype(str)
+    model.conformalize(rows[NAMES][half], rows["y"][half], groups=groups[half])
     lazy, df = pgbm_spark.SparkModel(model), in_parts(session, rows.assign(shop=groups))
     want = model.predict_frame(rows[NAMES], groups=groups)
     assert np.array_equal(sorted_frame(lazy.predict(df, groups="shop"))["q95"], want["q95"])
@@ -243,7 +247,7 @@ def test_a_task_that_fails_is_not_counted_twice(kind, session, rows, tmp_path):
     assert lazy.model.moments.rows == 900
 
 
-def test_rows_are_never_collected(session, rows, trained, monkeypatch):
+def test_rows_are_never_collected(session, rows, monkeypatch):
     collected = []
     df = in_parts(session, rows, 20)
     collect = type(df).collect
@@ -256,6 +260,7 @@ def test_rows_are_never_collected(session, rows, trained, monkeypatch):
     for name in ("toPandas", "toArrow", "toLocalIterator"):
         monkeypatch.setattr(type(df), name, None, raising=False)
     monkeypatch.setattr(type(df), "collect", counted)
-    pgbm_spark.wrap(trained[0], df, label="y", weight="w").predict(df)
+    booster = lgb.train(LGB, lgb.Dataset(rows[NAMES], rows["y"]), 2)
+    pgbm_spark.wrap(booster, df, label="y").predict(df)
     assert {tuple(columns) for columns, _ in collected} == {("number", "result", "error")}
     assert collected[-1][1] <= 8
