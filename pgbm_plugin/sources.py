@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from .boosters import completed, held_data, training_rows, with_names_of_training
@@ -26,6 +27,8 @@ from .saving.embedded import read_embedded
 from .streams.batches import Batch, is_labelled_stream, labelled_stream
 from .streams.moments import stream_moments
 from .streams.partitions import dask_moments, is_dask
+from .streams.spark_frames import SparkRows
+from .streams.spark_moments import spark_moments
 from .surroundings.surroundings import Surroundings
 from .tables.in_memory import is_stream
 from .tables.labelled import LabelledRows, RawRows, read_labelled
@@ -86,7 +89,10 @@ def find_source(raw: RawRows, label: str | None, weight: str | None) -> Source:
         return Given(X)
     if is_dask(X):
         refuse(columns, "Dask collections take y= and sample_weight=")
-        return Collection(raw)
+        return Partitions("a Dask collection", partial(dask_moments, raw=raw))
+    if isinstance(X, SparkRows):
+        refuse(given | columns, "the columns of a Spark frame are named in its SparkRows")
+        return Partitions("a Spark frame", partial(spark_moments, frame=X))
     if is_stream(X) or (raw.y is None and is_labelled_stream(X)):
         refuse(
             {name: given[name] for name in ("y", "sample_weight")},
@@ -252,27 +258,28 @@ class Batches(Source):
 
 
 @dataclass(frozen=True)
-class Collection(Source):
-    """A Dask collection, and its columns as others."""
+class Partitions(Source):
+    """Partitions on a cluster: a Dask collection with its columns as others, or a Spark frame."""
 
-    raw: RawRows
+    name: str
+    moments: Callable[..., tuple[TrainingSpec, LeafMoments]]
     is_remote = True
 
     def through(self, surroundings: Surroundings, forest: Forest) -> Source:
         if surroundings:
             raise TypeError(
-                "a Dask collection cannot pass through the layers around a booster: give wrap the booster alone, with "
-                "the collections as its training saw them, or the rows as batches, ((X, y) for ...)"
+                f"{self.name} cannot pass through the layers around a booster: give wrap the booster alone, with "
+                "the rows as its training saw them, or give them as batches, ((X, y) for ...)"
             )
         return self
 
     def measure(self, booster: Any, forest: Forest, spec: TrainingSpec, options: Options) -> MeasuredLeaves:
         objective = _objective(booster, options)
-        return judge(forest, *dask_moments(forest, spec, self.raw, objective, device=options.device))
+        return judge(forest, *self.moments(forest, spec, objective=objective, device=options.device))
 
     def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
         objective = own_objective(spec)
-        return Further(dask_moments(forest, spec, self.raw, objective, settle=False, device=options.device)[1])
+        return Further(self.moments(forest, spec, objective=objective, settle=False, device=options.device)[1])
 
 
 def _passed(batches: Iterator[Batch], surroundings: Surroundings) -> Iterator[tuple[Any, ...]]:

@@ -29,6 +29,7 @@ _INNER = {
     "model_": "its .model_ is wrapped already",
     "boosters": "if its .boosters[i] is one, give that, with the rows of its fold",
     "best_estimator_": "if its .best_estimator_ is one, give that",
+    "stages": "if its .stages[-1] is one, give that, with the frame that the stages before it make",
 }
 
 _NO_DATA = (

@@ -1,4 +1,4 @@
-"""Moments of Dask collections: one task per partition, and tasks that merge the results of neighbours."""
+"""Moments of partitions. Of Dask collections: one task per partition, and tasks that merge neighbours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import uuid4
 import numpy as np
 
 from ..errors import naming
-from ..leaves.base_score import LabelSums, for_init_score, moments_from_mean
+from ..leaves.base_score import LabelSums, MomentsOf, for_init_score, moments_from_mean
 from ..leaves.gather import leaf_moments
 from ..leaves.moments import LeafMoments
 from ..losses.custom_objectives import CustomObjective, check_takes_batches, on_batch, without_weights
@@ -27,8 +27,8 @@ _WIDTH = 8
 
 
 @dataclass(frozen=True)
-class _Task:
-    """The model as the tasks need it."""
+class Task:
+    """What tasks on the rows of a partition need of a model."""
 
     forest: Forest
     spec: TrainingSpec
@@ -54,20 +54,39 @@ def dask_moments(
     spec = for_init_score(spec, raw.init_score)
 
     def moments_of(forest: Forest, spec: TrainingSpec) -> LeafMoments:
-        task = _Task(forest, spec, objective, device)
-        moments: LeafMoments = _reduced(_partition_moments, task, *vars(parts).values())
+        return _reduced(partition_moments, Task(forest, spec, objective, device), *vars(parts).values())
+
+    def sums() -> LabelSums:
+        return _reduced(label_sums, Task(forest, spec, None, device), parts.y, parts.sample_weight)
+
+    settle = settle and spec.start_is_mean and raw.init_score is None
+    return settled(forest, spec, objective, moments_of, sums if settle else None)
+
+
+def settled(
+    forest: Forest,
+    spec: TrainingSpec,
+    objective: CustomObjective | None,
+    moments_of: MomentsOf,
+    sums: Callable[[], LabelSums] | None,
+) -> tuple[TrainingSpec, LeafMoments]:
+    """Return the spec, and the moments over the rows of all partitions.
+
+    `sums` is a pass over labels and weights only, for boosting that started from the mean label; else None.
+    """
+
+    def of_some_rows(forest: Forest, spec: TrainingSpec) -> LeafMoments:
+        moments = moments_of(forest, spec)
         if moments.rows == 0:
-            raise ValueError("the collection has no rows, or the weights of all rows are zero")
+            raise ValueError("there are no rows, or the weights of all rows are zero")
         return moments
 
-    if not (settle and spec.start_is_mean and raw.init_score is None):
-        return without_weights(spec, objective), moments_of(forest, spec)
-    # one more pass, over labels and weights only
-    sums = _reduced(_label_sums, _Task(forest, spec, None, device), parts.y, parts.sample_weight)
-    return moments_from_mean(forest, spec, sums, moments_of)
+    if sums is None:
+        return without_weights(spec, objective), of_some_rows(forest, spec)
+    return moments_from_mean(forest, spec, sums(), of_some_rows)
 
 
-def _reduced(task: Callable[..., Any], task_model: _Task, *columns: list[Any]) -> Any:
+def _reduced(task: Callable[..., Any], task_model: Task, *columns: list[Any]) -> Any:
     """Run a task on every partition, and merge the results of neighbours until one result is left."""
     import dask
 
@@ -85,7 +104,7 @@ def shared(thing: Any) -> Any:
     return dask.delayed(thing, name=f"{type(thing).__name__}-{uuid4().hex}", traverse=False)
 
 
-def _label_sums(model: _Task, number: int, y: Any, weight: Any) -> LabelSums:
+def label_sums(model: Task, number: int, y: Any, weight: Any) -> LabelSums:
     """Return the sums over the labels of one partition, for boosting that started from the mean label."""
     sums, n = LabelSums.of_model(model.spec, model.forest), table_length(y)
     if n == 0:
@@ -95,7 +114,7 @@ def _label_sums(model: _Task, number: int, y: Any, weight: Any) -> LabelSums:
         return sums.add(model.spec.margin_labels(label), model.spec.held(weights))
 
 
-def _partition_moments(model: _Task, number: int, X: Any, y: Any, weight: Any, init_score: Any) -> LeafMoments:
+def partition_moments(model: Task, number: int, X: Any, y: Any, weight: Any, init_score: Any) -> LeafMoments:
     """Return the moments of one partition, computed on one thread."""
     with naming(f"partition {number}"):
         if table_length(X) == table_length(y) == 0:

@@ -35,7 +35,7 @@ LAYERS = [
     "scores",
     "plot",
     "report",
-    "sklearn dask mlflow",
+    "sklearn dask spark mlflow",
     "skpro",
     "cli",
     "__main__",

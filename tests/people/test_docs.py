@@ -34,12 +34,18 @@ def blocks(page):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
-def test_code_blocks(page, tmp_path, monkeypatch):
+def test_code_blocks(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pgbm_plugin.distributions.FAMILIES", FAMILIES.copy())  # pages may register their own
     monkeypatch.setattr("pgbm_plugin.calibration.search.FAMILIES", distributions.FAMILIES)
     if any("torch_objective(" in code and runs for code, runs in blocks(page)):
         pytest.importorskip("torch")
+    if any("SparkSession" in code and runs for code, runs in blocks(page)):
+        pytest.importorskip("pyspark")
+        from tests.streams import spark_session
+
+        spark_session.running()  # which the page gets
+        request.addfinalizer(spark_session.stop)
     names, lacking = given_names(), set()
     for code, runs in blocks(page):
         block = compile(code, str(page), "exec")

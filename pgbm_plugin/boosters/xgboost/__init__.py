@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import warn
-from ..booster import Booster, Reading, check_fitted
+from ..booster import Booster, Reading, check_fitted, class_names
 from .dataset import read_dataset, training_columns
 from .flat_trees import best_iteration
 from .model import is_model_bytes, load, load_live, read, read_live
@@ -15,16 +15,21 @@ from .recorder import XGBoostRecorder
 from .refit import refit
 from .scoring import XGBoostScoring
 
+# The class of fitted models of xgboost.spark, which predict as an XGBRegressor does: up to the best iteration.
+_SPARK_MODEL = "xgboost._SparkXGBModel"
+
 
 def _live_model(estimator: Any) -> Any:
-    check_fitted(estimator, "n_features_in_")
+    if _SPARK_MODEL not in class_names(estimator):
+        check_fitted(estimator, "n_features_in_")
     return estimator.get_booster()
 
 
 def _read_estimator(estimator: Any) -> Reading:
     model = _live_model(estimator)
-    missing = float("nan") if estimator.missing is None else estimator.missing
-    return read_live(model, as_estimator=True, missing=missing)
+    of_spark = _SPARK_MODEL in class_names(estimator)
+    missing = estimator.getOrDefault("missing") if of_spark else estimator.missing
+    return read_live(model, as_estimator=True, missing=float("nan") if missing is None else missing)
 
 
 def _read_file(raw: bytes) -> Reading:
@@ -42,8 +47,8 @@ def _with_all_trees(document: Mapping[str, Any], config: Mapping[str, Any] | Non
     if best is not None and best + 1 < rounds:
         warn(
             f"the model stopped early, at iteration {best + 1} of {rounds}. A file or an xgb.Booster is read as "
-            f"xgb.Booster predicts, with all trees. To stop at the best, as an XGBRegressor does, wrap the "
-            f"XGBRegressor, or booster[:{best + 1}]",
+            f"xgb.Booster predicts, with all trees. An XGBRegressor or a model of xgboost.spark stops at the best: "
+            f"wrap that, or booster[:{best + 1}]",
         )
     return forest, spec
 
@@ -66,7 +71,7 @@ def _default_estimator() -> Any:
 XGBOOST = Booster(
     name="XGBoost",
     models=("xgboost.Booster",),
-    estimators=("xgboost.XGBModel",),
+    estimators=("xgboost.XGBModel", _SPARK_MODEL),
     datasets=("xgboost.DMatrix",),
     accepts="xgboost.Booster, XGBRegressor",
     file_format="an XGBoost JSON or UBJSON model",
