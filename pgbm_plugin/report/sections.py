@@ -187,7 +187,7 @@ def rows(f: Findings) -> str:
 
 def features(model: ProbabilisticModel, f: Findings) -> str:
     """Return the features that move the variance most."""
-    names = model.forest.features.names or tuple(f"feature {j}" for j in range(model.forest.features.count))
+    names = model.forest.features.shown_names
     shares: list[tuple[str, float]] = []
     if f.features is not None and f.features.sum() > 0.0:
         share = f.features / f.features.sum()
