@@ -312,8 +312,8 @@ def test_the_page(make_data, tmp_path, capsys, monkeypatch):
     X, y = make_data("mixed", n=700)
     row = np.arange(len(y))
     frame = X.assign(y=y, id=row, date=np.datetime64("2024-01-01") + row // 6, shop=row % 2)
-    names = ("train", "val", "cal", "new", "test")
-    for name, rows in zip(names, np.split(np.arange(700), [300, 400, 500, 600]), strict=True):
+    names = ("train", "val", "cal", "new", "test", "monday")
+    for name, rows in zip(names, np.split(np.arange(700), [300, 400, 500, 600, 680]), strict=True):
         for suffix in (".csv", ".parquet"):
             write(frame.iloc[rows], tmp_path / f"{name}{suffix}")
     for kind in ("lightgbm", "xgboost"):

@@ -125,5 +125,5 @@ def test_what_takes_one_table_says_so(make_data):
         lambda: model.tune(iter([X]), y),
         lambda: model.explain_variance(iter([X])),
     ):
-        with pytest.raises(TypeError, match=r"one table.*predict_dist.*predict_parquet.*tune and conformalize"):
+        with pytest.raises(TypeError, match=r"one table.*predict_dist.*predict_parquet.*into a table first"):
             call()
