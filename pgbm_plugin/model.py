@@ -772,9 +772,10 @@ class ProbabilisticModel:
         Distributions say how far outcomes of rows *like those of training* scatter. Of rows that are unlike them they
         know nothing: use this to find such rows.
 
-        The effective rows follow from how much the label of one training row moves its own prediction, its leverage,
-        summed over the trees. They are large in leaves with many rows, and 1 where a single row decides. Compare rows
-        of one model; more trees and smaller leaves lower the number of all rows.
+        A training row has a share of its own in each leaf that it reaches, and so in its own prediction: its leverage.
+        The effective rows are the inverse of what these shares come to over all trees. They are many where leaves hold
+        many rows, and near 1 where a row decides alone. Compare rows of one model, because more trees and smaller
+        leaves lower the numbers of all rows.
 
         A number lies outside if it is smaller or larger than all that training had in this feature, a category if
         training did not have it, and a missing value if training had none there. "Training" stands for the rows that

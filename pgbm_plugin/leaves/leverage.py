@@ -18,13 +18,11 @@ def leaf_leverage(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> A
 
     With fixed splits, a tree reduces a row's residual by the share alpha h / (H + lambda), because the row itself is
     in the leaf. The sum of the logarithms over all trees gives the residual of a row that was left out of training.
-    A leaf without rows counts as one with a single row.
+    Of rows with weights, the share is a mean. A leaf without rows counts as one with a single row.
     """
     tree, empty = forest.tree_of_leaf(), moments.mass == 0
-    typical = moments.h_sum / np.maximum(moments.count, np.finfo(float).tiny)
-    if empty.any():
-        per_tree = np.bincount(tree, moments.h_sum) / np.maximum(np.bincount(tree, moments.count), 1)
-        typical = np.where(empty, per_tree[tree], typical)
-    total = np.where(empty, typical, moments.h_sum) + spec.lambda_
-    share = spec.alpha[tree] / forest.divisor * typical / np.where(total > 0, total, np.inf)
-    return -np.log1p(-np.clip(share, 0.0, 1.0 - np.exp(-MAX_LEVERAGE)))
+    # H is that of one row in an empty leaf
+    per_tree = np.bincount(tree, moments.h_sum) / np.maximum(np.bincount(tree, moments.count), 1)
+    total = np.where(empty, per_tree[tree], moments.h_sum)
+    share = spec.alpha[tree] / forest.divisor * total / np.where(total > 0, total + spec.lambda_, np.inf)
+    return -np.log1p(-np.clip(share / np.where(empty, 1.0, moments.kish), 0.0, 1.0 - np.exp(-MAX_LEVERAGE)))

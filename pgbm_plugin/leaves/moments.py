@@ -9,8 +9,8 @@ from functools import reduce
 import numpy as np
 
 from ..arrays import AnyArray, Array
-from ..trees.forest import Forest
 from ..tables.ranges import Ranges
+from ..trees.forest import Forest
 from .moments_as_bytes import pack_moments, unpack_moments
 
 # Decay stops at this count of a leaf's rows, because smaller counts would underflow.
@@ -83,6 +83,13 @@ class LeafMoments:
         if self.effective is not None:
             return self.effective
         return self.count / np.where(self.count > 0, self.count - self._freedom, 1.0)
+
+    @property
+    def kish(self) -> AnyArray:
+        """Return the (L,) effective numbers of rows, (sum w)^2 / sum w^2 for weights w; 0 in an empty leaf."""
+        if self.freedom is None:
+            return self.count
+        return self.mass / np.where(self.mass > 0, np.maximum(self.mass - self.freedom, _FAINT), 1.0)
 
     @property
     def _freedom(self) -> AnyArray:

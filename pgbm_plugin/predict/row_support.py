@@ -31,8 +31,9 @@ class RowSupport:
     Attributes
     ----------
     rows : (n,) float array
-        Effective training rows behind each prediction, at least 1: if a training row stood in this place, its own label
-        would have the share 1 / rows in its prediction.
+        Effective training rows behind each prediction, at least 1. In each tree, a training row in this leaf would have
+        a share of its own in the leaf's value: the learning rate over n + lambda, if n rows are there. Together these
+        shares are those that a row has in the mean of so many rows.
     names : tuple of str
         Names of the features, as the booster has them.
     pairs : tuple of two int arrays, or None

@@ -110,9 +110,10 @@ def ranges_of(rows: Rows, forest: Forest, weight: Array | None = None, n_jobs: i
             low[j], high[j] = values.min(initial=np.inf), values.max(initial=-np.inf)
         return _of(low, high, missing, sets)
 
-    of_none = _of(np.full(count, np.inf), np.full(count, -np.inf), np.zeros(count, bool), {})
-    parts = list(map_chunks(of_chunk, len(rows), _CHUNK, n_jobs))
-    return reduce(Ranges.merge, parts) if parts else of_none
+    if len(rows) == 0:
+        none = np.zeros(count, bool)
+        return _of(np.full(count, np.inf), np.full(count, -np.inf), none, {int(j): np.empty(0) for j in categorical})
+    return reduce(Ranges.merge, map_chunks(of_chunk, len(rows), _CHUNK, n_jobs))
 
 
 def outside(
@@ -135,7 +136,7 @@ def outside(
             at += len(X)
         return _joined(pairs)
 
-    return _joined(list(map_chunks(of_chunk, len(rows), _CHUNK, n_jobs)))
+    return _joined(list(map_chunks(of_chunk, len(rows), _CHUNK, n_jobs)) if len(rows) else [])
 
 
 def _joined(pairs: Sequence[tuple[AnyArray, AnyArray]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -148,14 +149,12 @@ def _categorical(rows: Rows, forest: Forest) -> NDArray[np.int64]:
     """Return the categorical columns, as far as the model or the table tells them."""
     features, nodes = forest.features, forest.nodes
     split = nodes["feature"][(nodes["flags"] & CATEGORICAL) != 0]
-    known = [*(features.category_columns or ()), *features.code_columns, *getattr(rows, "codes", ())]
+    known = [*(rows.features.category_columns or ()), *features.code_columns, *getattr(rows, "codes", ())]
     found = np.unique(np.concatenate([split, np.array(known, np.int64)])).astype(np.int64)
     return found[found < features.count]
 
 
-def _blocks(
-    rows: Rows, lo: int, hi: int, forest: Forest, columns: NDArray[np.int64] | None
-) -> Iterator[AnyArray]:
+def _blocks(rows: Rows, lo: int, hi: int, forest: Forest, columns: NDArray[np.int64] | None) -> Iterator[AnyArray]:
     """Yield the rows lo..hi as matrices of the columns of a table, or of the given ones."""
     features = forest.features
     width = features.count if columns is None else len(columns)
@@ -171,9 +170,7 @@ def _blocks(
             yield X[at : at + _BLOCK]
 
 
-def _add_numbers(
-    X: AnyArray, columns: NDArray[np.int64], low: Array, high: Array, missing: NDArray[np.bool_]
-) -> None:
+def _add_numbers(X: AnyArray, columns: NDArray[np.int64], low: Array, high: Array, missing: NDArray[np.bool_]) -> None:
     """Widen ranges by the numbers of a matrix."""
     least, most = np.minimum.reduce(X, axis=0), np.maximum.reduce(X, axis=0)  # NaN where a value is missing
     gaps = np.flatnonzero(np.isnan(least))
@@ -199,9 +196,7 @@ def _absent(rows: SparseRows) -> float:
     return float(rows.rounded(np.array([rows.features.absent]))[0])
 
 
-def _add_stored(
-    rows: SparseRows, lo: int, hi: int, low: Array, high: Array, missing: NDArray[np.bool_]
-) -> None:
+def _add_stored(rows: SparseRows, lo: int, hi: int, low: Array, high: Array, missing: NDArray[np.bool_]) -> None:
     """Widen ranges by the numbers of a sparse matrix, of which the entries that it does not store are one."""
     _, column, number = _stored(rows, lo, hi)
     np.fmin.at(low, column, number)
@@ -218,7 +213,7 @@ def _is_outside(ranges: Ranges, X: AnyArray, columns: Sequence[int]) -> NDArray[
     """Return which values of a matrix of these columns lie outside."""
     kind, wanted = X.dtype.type, list(columns)
     low, high, missing = ranges.low[wanted].astype(kind), ranges.high[wanted].astype(kind), ranges.missing[wanted]
-    out = ~((X >= low) & (X <= high))  # true for missing values
+    out = ~((low <= X) & (high >= X))  # true for missing values
     if missing.any():
         out[:, missing] &= ~np.isnan(X[:, missing])
     for i, j in enumerate(wanted):
