@@ -25,4 +25,5 @@ def leaf_leverage(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> A
     per_tree = np.bincount(tree, moments.h_sum) / np.maximum(np.bincount(tree, moments.count), 1)
     total = np.where(empty, per_tree[tree], moments.h_sum)
     share = spec.alpha[tree] / forest.divisor * total / np.where(total > 0, total + spec.lambda_, np.inf)
-    return -np.log1p(-np.clip(share / np.where(empty, 1.0, moments.kish), 0.0, 1.0 - np.exp(-MAX_LEVERAGE)))
+    share = np.fmin(share / np.where(empty, 1.0, moments.kish), 1.0 - np.exp(-MAX_LEVERAGE))  # also if it overflowed
+    return -np.log1p(-np.maximum(share, 0.0))

@@ -65,11 +65,19 @@ class RowSupport:
         number = np.zeros(len(self)) if self.n_outside is None else self.n_outside
         return np.lexsort((self.rows, -number))[:count]
 
+    def take(self, index: NDArray[np.int64]) -> RowSupport:
+        """Return the support of the rows with these numbers, which must be in rising order."""
+        if self.pairs is None:
+            return RowSupport(self.rows[index], self.names, None)
+        row, feature = self.pairs
+        kept = np.isin(row, index)
+        return RowSupport(self.rows[index], self.names, (np.searchsorted(index, row[kept]), feature[kept]))
+
     def columns(self) -> dict[str, AnyArray]:
         """Return the columns of a frame: support, the effective rows, and outside, the names with commas between."""
         columns: dict[str, AnyArray] = {"support": self.rows}
         if self.outside is not None:
-            columns["outside"] = np.array([", ".join(names) for names in self.outside], object)
+            columns["outside"] = np.array([", ".join(names) for names in self.outside], np.str_)
         return columns
 
     def __len__(self) -> int:
@@ -94,7 +102,7 @@ class RowSupport:
         order = np.argsort(-times, kind="stable")[: np.count_nonzero(times)]
         named = ", ".join(f"{self.names[j]} in {times[j]:,}" for j in order[:_SHOWN])
         more = f" and {len(order) - _SHOWN} more" if len(order) > _SHOWN else ""
-        return f"values outside of what training saw in {count:,} rows: {named}{more}"
+        return f"values outside of what training saw in {count:,} {'row' if count == 1 else 'rows'}: {named}{more}"
 
 
 def predict_support(state: ModelState, rows: Rows, n_jobs: int | None) -> RowSupport:

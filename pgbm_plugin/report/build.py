@@ -71,6 +71,7 @@ def report(
         sections.calibration(f),
         *([] if f.groups is None else [sections.groups(f.groups)]),
         sections.rows(f),
+        sections.support(f),
         sections.features(model, f),
         sections.trees(model, f, tuning),
         sections.about(model),

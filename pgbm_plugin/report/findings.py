@@ -19,6 +19,7 @@ from ..group_coverage import GroupCoverage, coverage_by_group
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
 from ..predict.chosen import hash_labels
+from ..predict.row_support import RowSupport
 from ..tables.columns import read_labels
 from ..tables.keys import Groups, read_groups
 from ..tables.rows import Rows, some_rows
@@ -100,6 +101,7 @@ class Findings:
     features: Array | None  # (features,) mean absolute part of each feature in the variance; None if not computed
     explained: int  # number of rows behind `features`
     groups: GroupCoverage | None  # coverage of 90 % intervals by group; None without groups
+    support: RowSupport
     seen: str  # "wrap" or "tune" if that step saw these rows, else ""
     off_centre: str  # warning that outcomes and predictions differ as if their units did, else ""
 
@@ -116,6 +118,7 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any, groups: A
     if len(rows) < 2:
         raise ValueError(f"a report needs at least 2 rows, not {len(rows)}")
     rows_passed, seen, index = len(rows), _seen(model, rows, outcome), some_rows(len(rows), MAX_ROWS)
+    support = model.predict_support(rows, device="cpu").take(index)
     if len(index) < rows_passed:
         rows, outcome = rows.sample(index), outcome[index]
         start = None if start is None else start[index]
@@ -155,6 +158,7 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any, groups: A
         features=features,
         explained=explained,
         groups=None if found is None else _by_group(dist, outcome, found),
+        support=support,
         seen=seen,
         # otherwise `predict_dist` has warned of a missing init_score
         off_centre="" if start is None and model.spec.own_starts else check_centred("report", outcome, prediction),

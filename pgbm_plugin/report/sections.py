@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Numbers of rows in the fan chart, of rows in the table of least certain rows, and of features in the list.
 _FAN, _LEAST_SURE, _FEATURES = 100, 10, 12
+# The most names of features in a cell of the table of least supported rows.
+_NAMES = 4
 # The most groups of rows in the table.
 _GROUPS = 30
 
@@ -182,6 +184,36 @@ def rows(f: Findings) -> str:
         paragraph(words.on_spreads(f)),
         paragraph(f"The {len(least)} rows that the model is least sure of:"),
         table(head, lines, "Least certain rows"),
+    )
+
+
+def support(f: Findings) -> str:
+    """Return the rows that are least like those that the model has seen."""
+    least, outside = f.support.least(_LEAST_SURE), f.support.outside
+    names = [outside[k] if outside is not None else ("not known",) for k in least]
+    lines = [
+        [
+            f"{f.index[k]}",
+            number(f.support.rows[k]),
+            ", ".join(own[:_NAMES]) + (f" and {len(own) - _NAMES} more" if len(own) > _NAMES else ""),
+            number(f.prediction[k]),
+            number(f.y[k]),
+        ]
+        for k, own in zip(least, names, strict=True)
+    ]
+    head = ["row (the first is 0)", "effective training rows", "features outside", "prediction", "outcome"]
+    return section(
+        "support",
+        "Which rows are unlike those of training?",
+        paragraph(words.on_support(f)),
+        table(head, lines, "Least supported rows"),
+        paragraph(
+            "The spread of a row is learnt from the training rows in the same leaves. For rows that are unlike all of "
+            "these, neither the prediction nor the spread can be trusted. “Effective training rows” says how many rows "
+            "share in a prediction. A feature is outside if its value is larger or smaller than all those of training, "
+            "or if it is a category that training did not have, or missing where no value was missing in training.",
+            "note",
+        ),
     )
 
 

@@ -184,6 +184,21 @@ def on_spreads(f: Findings) -> str:
     return f"{errors}: on these rows the spreads do not tell easy rows from hard ones."
 
 
+def on_support(f: Findings) -> str:
+    """Say how many rows have values that training never saw, and how many training rows stand behind a prediction."""
+    low, middle = (number(q) for q in np.quantile(f.support.rows, [0.0, 0.5]))
+    behind = f"Behind a prediction stand {middle} effective training rows in the median, and {low} at least."
+    if f.support.n_outside is None:
+        return f"{behind} What training saw of each feature is not known, so unfamiliar values are not found."
+    count = int(np.count_nonzero(f.support.n_outside))
+    if not count:
+        return f"{behind} Every value lies inside of what training saw of its feature."
+    return (
+        f"{behind} {count:,} of the {len(f.y):,} rows have values outside of what training saw: do not trust their "
+        f"predictions without a look at them."
+    )
+
+
 def on_fan(f: Findings, shown: int, outside: int) -> str:
     """Say how many outcomes lie outside the widest band of the fan chart."""
     return (

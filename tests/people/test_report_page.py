@@ -12,7 +12,7 @@ import pytest
 
 from tests.people.reported import HOSTILE, NAMES
 
-SECTIONS = ["scores", "calibration", "rows", "features", "trees", "model"]
+SECTIONS = ["scores", "calibration", "rows", "support", "features", "trees", "model"]
 
 
 class Parsed(HTMLParser):
