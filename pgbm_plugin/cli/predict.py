@@ -107,7 +107,8 @@ def _with_support(path: str, model: ProbabilisticModel) -> Callable[..., dict[st
     if model.moments.ranges is None:
         warn(f"{path!r} does not know what training saw of each feature, so there is no column outside")
 
-    def summarise(rows: Any, *columns: Any, groups: Any) -> dict[str, Any]:
-        return model.predict_columns(rows, *columns, groups=groups) | model.predict_support(rows).columns()
+    def summarise(rows: Any, quantiles: Any, intervals: Any, init_score: Any, groups: Any) -> dict[str, Any]:
+        columns: dict[str, Any] = model.predict_columns(rows, quantiles, intervals, init_score, groups=groups)
+        return columns | model.predict_support(rows).columns()
 
     return summarise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -199,7 +200,8 @@ class LeafMoments:
 
     def part(self, lo: int, hi: int) -> LeafMoments:
         """Return the moments of leaves lo..hi."""
-        return LeafMoments(self.rows, **{name: array[lo:hi] for name, array in self.arrays().items()})
+        arrays: dict[str, Any] = {name: array[lo:hi] for name, array in self.arrays().items()}
+        return LeafMoments(self.rows, **arrays)
 
     def arrays(self) -> dict[str, AnyArray]:
         """Return the arrays over leaves, by name."""
@@ -225,7 +227,8 @@ def joined(trees: Sequence[LeafMoments]) -> LeafMoments:
     """Concatenate the moments of several trees over the same rows, before any decay."""
     arrays = [moments.arrays() for moments in trees]
     names = arrays[0].keys()
-    return LeafMoments(trees[0].rows, **{name: np.concatenate([part[name] for part in arrays]) for name in names})
+    joint: dict[str, Any] = {name: np.concatenate([part[name] for part in arrays]) for name in names}
+    return LeafMoments(trees[0].rows, **joint)
 
 
 def from_sums(sums: Array, rows: int) -> LeafMoments:
@@ -246,7 +249,7 @@ def _from_lane(count: Array, shift_g: Array, g: Array, gg: Array, *further: Arra
         return LeafMoments(rows, whole, g_mean, np.minimum(count, 1.0), gg, zero, zero)
     shift_h, h, hh, gh = hessian_sums
     h_mean, hh, gh = shift_h + h / n, np.maximum(hh - h * h / n, 0.0), gh - g * h / n
-    freedom = {"weight": mass, "freedom": 2.0 * weights[1] / n} if weights else {}
+    freedom: dict[str, Any] = {"weight": mass, "freedom": 2.0 * weights[1] / n} if weights else {}
     return LeafMoments(rows, whole, g_mean, h_mean, gg, hh, gh, **freedom)
 
 
