@@ -40,8 +40,8 @@ def add(commands: Any) -> None:
 
 
 def run(args: Namespace) -> None:
+    from ..errors import naming
     from ..predict.observed import check_step, check_window
-    from ..streams.batches import naming
     from ..streams.files import find_files
 
     if args.window is not None:

@@ -21,7 +21,7 @@ Write the mean, standard deviation, quantiles and intervals of each row.
 examples:
   {PROGRAM} predict model.pgbm new.parquet -o out.parquet
   {PROGRAM} predict model.pgbm 'new/*.parquet' -o out.csv --quantiles .05,.5,.95 --keep id,date
-  {PROGRAM} predict model.pgbm new.csv -o - --interval 0.9 | head
+  {PROGRAM} predict model.pgbm new.csv -o - --intervals 0.9 | head
   {PROGRAM} predict model.pgbm new.csv -o days.csv --total-by day --levels day,shop=day+shop
 
 Rows are read and written in parts, and the file appears when it is complete. Its columns are those of --keep, then
@@ -45,10 +45,16 @@ def add(commands: Any) -> None:
         "--quantiles",
         type=quantiles,
         metavar="Q,Q",
-        help="levels in (0, 1), or the word none (default: .05,.5,.95, or none with --interval)",
+        help="levels in (0, 1), or the word none (default: .05,.5,.95, or none with --intervals)",
     )
     command.add_argument(
-        "--interval", type=intervals, default=(), metavar="C", help="coverage of central intervals, such as .9 or .5,.9"
+        "--intervals",
+        "--interval",
+        "--coverage",
+        type=intervals,
+        default=(),
+        metavar="C,C",
+        help="coverage of central intervals, such as .9 or .5,.9",
     )
     command.add_argument("--keep", type=names, default=[], metavar="COL,COL", help="columns to copy, such as an id")
     command.add_argument("--support", action="store_true", help="write how familiar each row is to the model as well")
@@ -78,10 +84,10 @@ def run(args: Namespace) -> None:
         args.usage_error("--levels is for totals: give --total-by COLUMN as well")
     levels = args.quantiles
     if levels is None:
-        levels = () if args.interval else _QUANTILES
+        levels = () if args.intervals else _QUANTILES
     keep = tuple(args.total_by or args.keep)
     further = ("support", "outside") if args.support else ()
-    columns = Columns(levels, args.interval, keep, args.init_score, tuple(args.groups), further)
+    columns = Columns(levels, args.intervals, keep, args.init_score, tuple(args.groups), further)
     paths = find_files(args.data)
     to_stdout = args.output == "-"
     if to_stdout and sys.stdout is None:

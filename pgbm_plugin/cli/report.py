@@ -15,7 +15,8 @@ The page is one file that loads no other.
 
 examples:
   {PROGRAM} report model.pgbm test.parquet --label y -o report.html
-  {PROGRAM} report model.pgbm 'test/*.csv' --label y --title 'March' -o march.html"""
+  {PROGRAM} report model.pgbm 'test/*.csv' --label y --title 'March' -o march.html
+  {PROGRAM} report model.pgbm test.parquet --label y --groups shop --time date --id id --unit '$' -o report.html"""
 
 
 def add(commands: Any) -> None:
@@ -31,6 +32,9 @@ def add(commands: Any) -> None:
         metavar="COL,COL",
         help="columns of the group of each row, such as a shop, for a section on the coverage in every group",
     )
+    command.add_argument("--time", metavar="COL", help="column of times, for a section on the coverage over time")
+    command.add_argument("--id", metavar="COL", help="column of names of the rows, such as a customer")
+    command.add_argument("--unit", default="", help='unit of the labels, such as "$" or kWh')
     command.add_argument("--title", help="title of the page (default: name of the model file)")
     add_common(command, "page to write, such as report.html")
 
@@ -45,11 +49,13 @@ def run(args: Namespace) -> None:
     check_groups(model, args.groups)
     from ..report import report
 
-    columns = model.forest.features, args.label, None, args.init_score, args.groups
-    rows, table = read_rows_and_keys(paths, *columns)
-    groups = keys_of(table, args.groups)
-    title = Path(args.model).name if args.title is None else args.title
+    single = {"time": args.time, "id": args.id}
+    keys = dict.fromkeys([*args.groups, *(name for name in single.values() if name is not None)])
+    rows, table = read_rows_and_keys(paths, model.forest.features, args.label, None, args.init_score, list(keys))
+    options = {"groups": keys_of(table, args.groups), "init_score": rows.init_score, "unit": args.unit}
+    options |= {option: keys_of(table, [name]) for option, name in single.items() if name is not None}
+    options["title"] = Path(args.model).name if args.title is None else args.title
     with naming(named(paths)):
-        report(model, rows.X, rows.y, init_score=rows.init_score, groups=groups, title=title, path=args.output)
+        report(model, rows.X, rows.y, path=args.output, **options)
     if not args.quiet:
         print(f"{len(rows.X)} rows -> {args.output}")

@@ -24,9 +24,9 @@ def tuning(result: TuneResult, ax: Axes | None = None) -> Axes:
     """Draw the score of every family over the correlation between trees, as figure 3 of the paper does.
 
     Lines are scores of the paper's variance, calibrated by one power map for all families, on the at most 2,000
-    rows that the search uses. The dot is the choice, with its own power map or boosted scale. The dotted line is one
-    spread for all rows. Dot and dotted line are scored on all rows, so the dot may lie off its line. Families after
-    the best four are grey.
+    rows that the search uses. The dot on a line is the choice; its own power map, fitted on all rows, may score a
+    little better. If a boosted scale was chosen, it has no rho, and a line across shows its score. The dotted line is
+    one spread for all rows. Families after the best four are grey.
 
     Parameters
     ----------
@@ -47,9 +47,12 @@ def tuning(result: TuneResult, ax: Axes | None = None) -> Axes:
         if k < NAMED:
             style = {"color": COLOURS[k], "linestyle": DASHES[k], "label": name}
         ax.plot(result.rho, scores.get(name, missing), marker=marker, **style)
-    best = result.best
-    chosen = f"chosen, rho = {best.rho:.3g}" if result.variance == "pgbm" else "chosen, with a boosted scale"
-    ax.plot([best.rho], [best.score], "o", color=COLOURS[0], label=chosen)
+    best, line = result.best, scores.get(result.best.distribution, missing)
+    if result.variance == "pgbm" and np.isfinite(line).any():
+        on_line = np.interp(best.rho, result.rho, line)
+        ax.plot([best.rho], [on_line], "o", color=COLOURS[0], label=f"chosen, rho = {best.rho:.3g}")
+    else:
+        ax.axhline(best.score, color=COLOURS[0], linewidth=1.0, label="chosen, with a boosted scale")
     if np.isfinite(result.constant.score):
         label = "one spread for all rows"
         ax.axhline(result.constant.score, color=ink, linestyle=":", linewidth=1.0, label=label)

@@ -12,6 +12,7 @@ from ..plot.axes import check_matplotlib
 from ..version import __version__
 from ..writing import check_place, write_atomically
 from . import sections
+from .appendix import appendix
 from .findings import assess
 from .page import page
 
@@ -25,12 +26,15 @@ def report(
     tuning: TuneResult | None = None,
     init_score: Any = None,
     groups: Any = None,
+    time: Any = None,
+    id: Any = None,
+    unit: str = "",
     path: str | os.PathLike[str] | None = None,
-) -> str:
-    """Return a page of HTML with scores, coverage and plots of a model, each explained in a sentence.
+) -> str | os.PathLike[str]:
+    """Make a page of HTML that says whether intervals hold, for which rows, and when not to trust the model.
 
     The page is for people who do not know the code. It is one file that loads nothing and runs no script, so it can
-    be sent by mail.
+    be sent by mail. What needs statistics is in its appendix.
 
     Parameters
     ----------
@@ -50,13 +54,20 @@ def report(
         Group of each row, such as a shop, for a section on the coverage in every group. A tuple of columns stands for
         their combination; "mean" and "spread" stand for tenths of the predicted mean or standard deviation. If
         `conformalize` got groups, give the same columns.
+    time : column, optional
+        When each row was: dates, numbers, or texts such as 2024-01-31. For a section on the coverage over time.
+    id : column, optional
+        Name of each row, such as a customer, for the table of the rows that the model is least sure of. Default: the
+        number of the row.
+    unit : str, optional
+        Unit of the outcomes. A currency symbol, such as "$", comes before numbers, and all else, such as "kWh", behind.
     path : str or path, optional
-        File to write the page to, in addition to returning it.
+        File to write the page to.
 
     Returns
     -------
-    str
-        The page.
+    str or path
+        The page, or `path` if there is one.
     """
     if not isinstance(model, ProbabilisticModel):
         raise TypeError(f"model must be a ProbabilisticModel, as wrap returns it, not a {type(model).__name__}")
@@ -65,19 +76,23 @@ def report(
     check_matplotlib()
     if path is not None:
         check_place(path)
-    f = assess(model, X, y, init_score, groups)
+    if not isinstance(unit, str):
+        raise TypeError(f'unit must be text, such as "$" or "kWh", not {type(unit).__name__}')
+    unit = unit.strip()
+    f = assess(model, X, y, init_score, groups, time=time, id=id, unit=unit)
     main = [
-        sections.scores(f),
         sections.calibration(f),
-        *([] if f.groups is None else [sections.groups(f.groups)]),
+        *([] if f.groups is None else [sections.groups(f.groups, unit)]),
+        *([] if f.time is None else [sections.time(f.time, unit)]),
         sections.rows(f),
         sections.support(f),
         sections.features(model, f),
-        sections.trees(model, f, tuning),
-        sections.about(model),
+        sections.trust(f),
+        appendix(model, f, tuning),
     ]
     footer = f"Made by pgbm_plugin {__version__} on {datetime.date.today().isoformat()}."
     text = page(title or "How sure is this model?", sections.header(f), main, footer)
-    if path is not None:
-        write_atomically(path, text.encode(errors="replace"))  # a title from a shell may not be valid text
-    return text
+    if path is None:
+        return text
+    write_atomically(path, text.encode(errors="replace"))  # a title from a shell may not be valid text
+    return path

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import AnyArray, Array
+from ..arrays import Array
 from ..calibration.groups import check_groups
 from ..calibration.held_out import are_wrapped_rows, check_centred
-from ..distributions import Distribution, Empirical, Normal
-from ..distributions.empirical import bin_of
-from ..group_coverage import GroupCoverage, coverage_by_group
+from ..distributions import Distribution, Normal
+from ..group_coverage import GroupCoverage, shown_key
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
 from ..predict.chosen import hash_labels
 from ..predict.row_support import RowSupport
 from ..tables.columns import read_labels
-from ..tables.keys import Groups, read_groups
+from ..tables.keys import read_groups
 from ..tables.rows import Rows, some_rows
+from .numbers import Mean, number
+from .parts import by_group, by_time, read_times, tenths
 
 if TYPE_CHECKING:
     from ..model import ProbabilisticModel
@@ -35,21 +35,8 @@ EXPLAINED, FEWEST_EXPLAINED, MOST_EXPLAINED = 5_000_000, 20, 500
 
 # Levels of the intervals in the table. They are among `LEVELS`.
 COVERAGES = (0.5, 0.8, 0.9, 0.95)
-_LEVEL_OF_GROUPS = 0.9
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean over rows and its standard error."""
-
-    value: float
-    error: float
-
-    @classmethod
-    def of(cls, values: Array) -> Mean:
-        """Return the mean of (n,) values, and its standard error."""
-        with np.errstate(invalid="ignore"):  # scores may be infinite
-            return cls(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+# Number of rows in the table of least certain rows.
+_LEAST_SURE = 10
 
 
 @dataclass(frozen=True)
@@ -76,6 +63,15 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class LeastSure:
+    """The k rows with the largest spreads, the largest first."""
+
+    at: NDArray[np.int64]  # (k,) positions among the n rows
+    names: tuple[str, ...]  # of the rows: their ids, or their positions among the rows that the user passed
+    why: tuple[str, ...]  # the features that add most to the spread of each; "" if that was not computed
+
+
+@dataclass(frozen=True)
 class Findings:
     """Numbers about a model on n rows.
 
@@ -83,7 +79,6 @@ class Findings:
     """
 
     rows_passed: int  # number of rows that the user passed, of which n were drawn
-    index: NDArray[np.int64]  # (n,) positions of the n rows among those passed
     y: Array  # (n,) outcomes
     prediction: Array  # (n,) point predictions
     dist: Distribution
@@ -100,14 +95,31 @@ class Findings:
     growth: Growth | None  # None for a boosted scale, which does not grow with the trees
     features: Array | None  # (features,) mean absolute part of each feature in the variance; None if not computed
     explained: int  # number of rows behind `features`
-    groups: GroupCoverage | None  # coverage of 90 % intervals by group; None without groups
+    widths: tuple[float, float, float]  # of 90 % intervals: what 10, 50 and 90 % of rows do not exceed
+    least_sure: LeastSure
     support: RowSupport
+    least_supported: tuple[str, ...]  # names of the rows of `support.least()`
+    groups: GroupCoverage | None  # coverage of 90 % intervals by group; None without groups
+    time: GroupCoverage | None  # the same in parts of time, in their order; None without times
+    id_name: str  # what the names of rows are
+    unit: str  # of the outcomes, such as "$" or "kWh"; "" if unknown
+    calibrated: bool  # whether anything has calibrated the model
     seen: str  # "wrap" or "tune" if that step saw these rows, else ""
     off_centre: str  # warning that outcomes and predictions differ as if their units did, else ""
 
 
-def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any, groups: Any = None) -> Findings:
-    """Score the model on the rows, or on a random `MAX_ROWS` of them if there are more."""
+def assess(
+    model: ProbabilisticModel,
+    X: Any,
+    y: Any,
+    init_score: Any = None,
+    groups: Any = None,
+    *,
+    time: Any = None,
+    id: Any = None,
+    unit: str = "",
+) -> Findings:
+    """Score the model on the rows, or on a random `MAX_ROWS` of them if there are more; see `report`."""
     check_groups(groups)
     keys = None if isinstance(groups, str) else groups
     if model.chosen.needs_groups:
@@ -115,6 +127,8 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any, groups: A
     rows, start = model.read_rows(X, init_score, "cpu")
     outcome = read_labels("y", y, len(rows))
     found = None if keys is None else read_groups("groups", keys, len(rows))
+    times = None if time is None else read_times(time, len(rows))
+    ids = None if id is None else read_groups("id", id, len(rows))
     if len(rows) < 2:
         raise ValueError(f"a report needs at least 2 rows, not {len(rows)}")
     rows_passed, seen, index = len(rows), _seen(model, rows, outcome), some_rows(len(rows), MAX_ROWS)
@@ -123,11 +137,12 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any, groups: A
         rows, outcome = rows.sample(index), outcome[index]
         start = None if start is None else start[index]
         found = None if found is None else found.take(index)
+        times = None if times is None else times[index]
     keys = found.keys[found.code] if found is not None and model.chosen.needs_groups else None
     prediction = model.predict(rows, init_score=start).astype(np.float64)
     dist = model.predict_dist(rows, init_score=start, groups=keys)
     if isinstance(groups, str):
-        found = _tenths(prediction if groups == "mean" else dist.std())
+        found = tenths(prediction if groups == "mean" else dist.std())
     residual = outcome - prediction
     square = Mean.of(residual**2)
     sd = float(np.sqrt(square.value))
@@ -135,12 +150,16 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any, groups: A
     nll, impossible = _nll(dist, baseline, outcome)
     transforms = randomised_pit(dist, outcome)
     intervals, reliability = _intervals(dist, baseline, outcome, transforms)
+    least = np.argsort(-dist.std(), kind="stable")[:_LEAST_SURE]
+
+    def named(at: NDArray[np.int64]) -> tuple[str, ...]:
+        return tuple(f"{k}" if ids is None else shown_key(ids.keys[ids.code[k]]) for k in index[at])
+
     (features, explained), growth = _features(model, rows), None
     if model.chosen.scale is None:
         growth = variance_growth(model.forest, rows, model.weights.sd, model.rho, (0.05, 0.95))
     return Findings(
         rows_passed=rows_passed,
-        index=index,
         y=outcome,
         prediction=prediction,
         dist=dist,
@@ -157,8 +176,15 @@ def assess(model: ProbabilisticModel, X: Any, y: Any, init_score: Any, groups: A
         growth=growth,
         features=features,
         explained=explained,
-        groups=None if found is None else _by_group(dist, outcome, found),
+        widths=_widths(dist),
+        least_sure=LeastSure(least, named(least), _reasons(model, rows, least)),
         support=support,
+        least_supported=named(support.least()),
+        groups=None if found is None else by_group(dist, outcome, found),
+        time=None if times is None else by_time(dist, outcome, times),
+        id_name="row (the first is 0)" if id is None else str(getattr(id, "name", None) or "row"),
+        unit=unit,
+        calibrated=model.chosen.calibrated,
         seen=seen,
         # otherwise `predict_dist` has warned of a missing init_score
         off_centre="" if start is None and model.spec.own_starts else check_centred("report", outcome, prediction),
@@ -218,30 +244,13 @@ def _intervals(
     ), shares
 
 
-def _by_group(dist: Distribution, y: Array, groups: Groups) -> GroupCoverage:
-    """Return the coverage of 90 % intervals in each group."""
+def _widths(dist: Distribution) -> tuple[float, float, float]:
+    """Return the widths of 90 % intervals that 10, 50 and 90 % of rows do not exceed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the page shows which intervals are infinite
-        low, high = dist.interval(_LEVEL_OF_GROUPS)
-    rows = np.bincount(groups.code)
-
-    def mean(values: AnyArray) -> Array:
-        return np.asarray(np.bincount(groups.code, values) / rows, np.float64)
-
-    expected = mean(dist.cdf(high) - dist.cdf(np.nextafter(low, -np.inf))) if dist.has_mass else None
-    behind = np.rint(mean(dist.sample_size())) if isinstance(dist, Empirical) else None
-    return coverage_by_group(groups, (low <= y) & (y <= high), high - low, _LEVEL_OF_GROUPS, behind, expected)
-
-
-def _tenths(values: Array) -> Groups:
-    """Return groups of rows with similar values: tenths, or fewer if many values are equal."""
-    edges = np.unique(np.quantile(values, np.arange(1, 10) / 10.0))
-    ends = [f"{edge:.4g}" for edge in edges]
-    keys = [f"up to {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"above {ends[-1]}"]
-    bins = bin_of(edges, values)
-    used, code = np.unique(bins, return_inverse=True)
-    # edges that differ may look alike
-    return Groups(code, np.array([f"{keys[k]} ({k + 1})" if keys.count(keys[k]) > 1 else keys[k] for k in used]))
+        low, high = dist.interval(0.9)
+    few, half, most = np.quantile(high - low, [0.1, 0.5, 0.9], method="inverted_cdf")  # of infinite ones, too
+    return float(few), float(half), float(most)
 
 
 def _held(y: Array, low: Array, high: Array) -> float:
@@ -256,3 +265,25 @@ def _features(model: ProbabilisticModel, rows: Rows) -> tuple[Array | None, int]
     except ValueError:  # the trees are too deep
         return None, 0
     return np.abs(parts[:, :-1]).mean(axis=0), len(parts)
+
+
+def _reasons(model: ProbabilisticModel, rows: Rows, least: NDArray[np.int64]) -> tuple[str, ...]:
+    """Return for each of these rows up to two features that add most to its spread, numbers with their value."""
+    rising, back = np.unique(least, return_inverse=True)
+    try:
+        parts = model.explain_variance(rows.sample(rising))
+    except ValueError:  # the trees are too deep
+        return ("",) * len(least)
+    features = model.forest.features
+    texts = {*features.code_columns, *(features.category_columns or ())}
+    if features.categories and features.category_columns is None:
+        texts |= set(range(features.count))  # which columns are categorical is known only with a frame
+
+    def named(row: int, j: int) -> str:
+        return parts.names[j] if j in texts else f"{parts.names[j]} = {number(float(parts.data[row, j]))}"
+
+    reasons = []
+    for row in back:
+        largest = np.argsort(-parts.values[row], kind="stable")[:2]
+        reasons.append(", ".join(named(row, j) for j in largest if parts.values[row, j] > 0.0))
+    return tuple(reasons)

@@ -33,9 +33,10 @@ $main
 
 _STYLE = """\
 :root { color-scheme: light dark; --ground: #fff; --text: #1c2024; --soft: #5a6472; --line: #d5dae0; --box: #f4f6f8;
-  --c0: #0072b2; --c1: #d55e00; --c2: #009e73; --c3: #cc79a7; --c4: #e69f00; --c5: #56b4e9; }
+  --red: #b3261e; --c0: #0072b2; --c1: #d55e00; --c2: #009e73; --c3: #cc79a7; --c4: #e69f00; --c5: #56b4e9; }
 @media (prefers-color-scheme: dark) { :root { --ground: #14171a; --text: #e4e7ea; --soft: #a2abb6; --line: #3a424b;
-  --box: #1f2429; --c0: #56b4e9; --c1: #ff8a3d; --c2: #2fc79b; --c3: #e3a0c8; --c4: #f0b840; --c5: #8fd0f5; } }
+  --box: #1f2429; --red: #ff8a80; --c0: #56b4e9; --c1: #ff8a3d; --c2: #2fc79b; --c3: #e3a0c8; --c4: #f0b840;
+  --c5: #8fd0f5; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 62rem; background: var(--ground); color: var(--text);
   font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
@@ -45,6 +46,9 @@ p { max-width: 44rem; margin: .6rem 0; }
 aside { background: var(--box); border-left: .25rem solid var(--c0); padding: .4rem 1rem; margin: 1rem 0;
   max-width: 46rem; }
 aside.warning { border-color: var(--c1); }
+aside.danger { border-color: var(--red); color: var(--red); font-weight: 600; }
+.verdict { font-size: 1.25rem; font-weight: 600; margin: .2rem 0; }
+h3 { font-size: 1.05rem; margin: 2rem 0 .5rem; } li { max-width: 44rem; margin: .35rem 0; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1.5rem; }
 figure { margin: 1rem 0; max-width: 31rem; }
 figure svg { display: block; width: 100%; height: auto; }
@@ -60,8 +64,8 @@ th[scope=row] { overflow-wrap: anywhere; min-width: 5.5rem; }
 td { white-space: nowrap; } table.facts td, td.bar { white-space: normal; }
 td.bar { width: min(20rem, 35vw); text-align: left; }
 td.bar span { display: block; background: var(--c0); height: .8em; margin-top: .35em; min-width: 1px; }
-@media print { :root { --ground: #fff; --text: #000; --soft: #444; --line: #bbb; --box: #f4f6f8; --c0: #0072b2;
-  --c1: #d55e00; --c2: #009e73; --c3: #cc79a7; --c4: #e69f00; --c5: #56b4e9; }
+@media print { :root { --ground: #fff; --text: #000; --soft: #444; --line: #bbb; --box: #f4f6f8; --red: #b3261e;
+  --c0: #0072b2; --c1: #d55e00; --c2: #009e73; --c3: #cc79a7; --c4: #e69f00; --c5: #56b4e9; }
   body { max-width: none; padding: 0; font-size: 10pt; } .figures { grid-template-columns: 1fr 1fr; }
   figure, tr, aside { break-inside: avoid; }
   h2 { break-after: avoid; } td.bar span { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }"""
@@ -73,10 +77,18 @@ def page(title: str, header: str, sections: Sequence[str], footer: str) -> str:
     return _PAGE.substitute(title=escape(title), style=_STYLE, header=header, main=main, footer=escape(footer))
 
 
-def section(name: str, heading: str, *content: str) -> str:
+def section(name: str, heading: str, *content: str, level: int = 2) -> str:
     """Return a section with the id `name`. `content` is HTML."""
     parts = "\n".join(part for part in content if part)
-    return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{_text(heading)}</h2>\n{parts}\n</section>'
+    top = f'<h{level} id="{name}">{_text(heading)}</h{level}>'
+    return f'<section aria-labelledby="{name}">\n{top}\n{parts}\n</section>'
+
+
+def bullets(items: Sequence[str | tuple[str, str]]) -> str:
+    """Return a list. Of an item that is a pair, the first text is in bold."""
+    pairs = [("", item) if isinstance(item, str) else item for item in items]
+    lines = (f"<li>{f'<strong>{_text(bold)}</strong> ' if bold else ''}{_text(text)}</li>" for bold, text in pairs)
+    return f"<ul>{''.join(lines)}</ul>"
 
 
 def paragraph(text: str, kind: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Sentences of the report, for people who do not know the code. They claim no more than the rows support."""
+"""Sentences beside the tables and figures of the report. They claim no more than the rows support."""
 
 from __future__ import annotations
 
@@ -11,32 +11,13 @@ from ..distributions import Discrete, Poisson, Snapped
 from ..group_coverage import GroupCoverage, shown_key
 from ..plot.growth import Growth
 from ..predict.chosen import ConformalScores
-from .findings import Findings, Mean
+from .findings import Findings
+from .numbers import number, percent, quantity
 
 # A difference is called clear if it is more than this many standard errors.
 _CLEAR = 3.0
 # A deviation of a coverage is called slight if it is less than this.
 _SLIGHT = 0.05
-
-
-def percent(share: float) -> str:
-    return f"{100.0 * share:.1f} %"
-
-
-def number(value: float) -> str:
-    if math.isnan(value):
-        return "not defined"
-    return f"{value:.4g}".replace("inf", "\u221e")
-
-
-def plus_minus(mean: Mean) -> str:
-    """Return a mean and its standard error, with the digits that the error leaves meaningful."""
-    if not (math.isfinite(mean.value) and math.isfinite(mean.error)) or mean.error <= 0.0:
-        return number(mean.value)
-    digits = 1 - math.floor(math.log10(mean.error))
-    if not 0 <= digits <= 6:
-        return f"{mean.value:.4g} ± {mean.error:.2g}"
-    return f"{mean.value:,.{digits}f} ± {mean.error:,.{digits}f}"
 
 
 def on_rows(f: Findings) -> list[str]:
@@ -55,24 +36,6 @@ def on_rows(f: Findings) -> list[str]:
     if f.rows_passed > len(f.y):
         out.append(f"This report is about {len(f.y):,} rows, drawn at random from {f.rows_passed:,}.")
     return out
-
-
-def on_scores(f: Findings) -> str:
-    """Say whether the model's spreads are better than one spread for all rows."""
-    base, difference = f.crps.baseline, f.crps.difference
-    assert base is not None
-    assert difference is not None
-    shown = f"(difference {plus_minus(difference)})"
-    score = "The continuous ranked probability score (CRPS)"
-    if abs(difference.value) <= _CLEAR * difference.error or base.value <= 0.0:
-        return f"{score} is not clearly different from that of one spread for all rows {shown}."
-    change = percent(abs(difference.value) / base.value)
-    if difference.value < 0.0:
-        return f"{score} is {change} better than with one spread for all rows {shown}: a spread for each row pays off."
-    return (
-        f"{score} is {change} worse than with one spread for all rows {shown}: the spreads of the model do harm here. "
-        "Tune the model on held-out rows."
-    )
 
 
 def on_intervals(f: Findings) -> str:
@@ -120,6 +83,16 @@ def on_groups(found: GroupCoverage) -> str:
             f"{'intervals' if len(few) else level} hold more than they should in {many} of {len(found)} groups"
         )
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
+
+
+def on_time(found: GroupCoverage) -> str:
+    """Say in which parts of time intervals hold fewer outcomes than chance allows."""
+    few = np.flatnonzero(found.outside() < 0)
+    level = f"{100.0 * found.level:g} % intervals"
+    if not len(few):
+        return f"In all {len(found)} parts of time, {level} hold as many outcomes as they should, up to chance."
+    latest = ", the latest among them" if few[-1] == len(found) - 1 else ""
+    return f"{level} hold too few outcomes in {len(few)} of {len(found)} parts of time{latest}."
 
 
 def on_conformal(scores: ConformalScores, around: str) -> str:
@@ -176,8 +149,8 @@ def on_spreads(f: Findings) -> str:
     residual = f.y - f.prediction
     easy, hard = (float(np.sqrt(np.mean(residual[part] ** 2))) for part in (order[:tenth], order[-tenth:]))
     errors = (
-        f"The RMSE is {number(easy)} for the 10 % of rows with the smallest spreads, and {number(hard)} for the 10 % "
-        "with the largest"
+        f"The typical error is {quantity(easy, f.unit)} for the 10 % of rows with the smallest spreads, and "
+        f"{quantity(hard, f.unit)} for the 10 % with the largest"
     )
     if easy > 0.0 and hard > 1.2 * easy:
         return f"{errors}, {hard / easy:.1f} times as much: where the model is less sure, its errors are larger."
@@ -186,17 +159,15 @@ def on_spreads(f: Findings) -> str:
 
 def on_support(f: Findings) -> str:
     """Say how many rows have values that training never saw, and how many training rows stand behind a prediction."""
-    low, middle = (number(q) for q in np.quantile(f.support.rows, [0.0, 0.5]))
-    behind = f"Behind a prediction stand {middle} effective training rows in the median, and {low} at least."
+    low, middle = (number(float(q)) for q in np.quantile(f.support.rows, [0.0, 0.5]))
+    behind = f"Behind a prediction stand {middle} effective training rows in the median, and at least {low}."
     if f.support.n_outside is None:
         return f"{behind} What training saw of each feature is not known, so unfamiliar values are not found."
     count = int(np.count_nonzero(f.support.n_outside))
     if not count:
-        return f"{behind} Every value lies inside of what training saw of its feature."
-    return (
-        f"{behind} {count:,} of the {len(f.y):,} rows have values outside of what training saw: do not trust their "
-        f"predictions without a look at them."
-    )
+        return f"{behind} No value lies outside of what training saw of its feature."
+    have = "row has a value" if count == 1 else "rows have values"
+    return f"{behind} {count:,} of the {len(f.y):,} {have} outside of what training saw: look before you trust them."
 
 
 def on_fan(f: Findings, shown: int, outside: int) -> str:

@@ -67,7 +67,7 @@ def test_from_booster_to_distributions(suffix, story, tmp_path, capsys):
     assert (out, err) == (f"{result}\n", "")
 
     target = tmp_path / f"out{suffix}"
-    given = ("--quantiles", ".05,.975", "--interval", ".5,.9", "--keep", "id,w")
+    given = ("--quantiles", ".05,.975", "--intervals", ".5,.9", "--keep", "id,w")
     out, err = run(capsys, "predict", made, *files["new"], "-o", target, *given)
     assert (out, err) == (f"200 rows -> {target}\n", "")
     X = parts["new"][0]
@@ -122,7 +122,7 @@ def test_groups(tmp_path, capsys):
     found = json.loads(run(capsys, "inspect", made, "--json")[0])["conformal"]["groups"]
     assert (found["by"], sorted(found["keys"])) == ("key", ["0", "1"])
     target = tmp_path / "out.csv"
-    words = ("predict", made, files[2], "--interval", ".9", "-o", target)
+    words = ("predict", made, files[2], "--coverage", ".9", "-o", target)
     assert "--groups COL,COL" in run(capsys, *words, code=1)[1]
     assert "no column 'store'" in run(capsys, *words, "--groups", "store", code=1)[1]
     run(capsys, *words, "--groups", "shop")
@@ -273,7 +273,7 @@ def test_report(story, tmp_path, capsys):
 def test_what_a_report_is_made_of(cli_folder, tmp_path, capsys, monkeypatch):
     given = {}
 
-    def report(model, X, y, *, groups, init_score, title, path):
+    def report(model, X, y, *, groups, init_score, unit, title, path):
         given.update(mean=model.predict(X, init_score=init_score), y=y, title=title, start=init_score, path=path)
         assert groups is None
 

@@ -121,7 +121,7 @@ def test_errors(words, match, cli_folder, tmp_path, capsys):
         ),
         ("predict m.pgbm new.csv -o o.csv --quantiles .5,.5", "holds a level twice"),
         ("predict m.pgbm new.csv -o o.csv --quantiles half", "levels must be numbers separated by commas, not 'half'"),
-        ("predict m.pgbm new.csv -o o.csv --interval 90", "--interval: intervals must lie strictly between 0 and 1"),
+        ("predict m.pgbm new.csv -o o.csv --interval 90", "--coverage: intervals must lie strictly between 0 and 1"),
         ("predict m.pgbm new.csv -o o.csv --keep a,,b", "separated by single commas"),
         ("predict m.pgbm new.csv -o o.csv --n-jobs 0", "a number of threads"),
         ("predict m.pgbm new.csv -o o.csv --device gpu", "device must be 'auto', 'cpu', 'cuda'"),

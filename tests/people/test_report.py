@@ -15,7 +15,7 @@ import pytest
 
 from pgbm_plugin import wrap
 from pgbm_plugin.distributions import Normal
-from pgbm_plugin.report import findings, report, words
+from pgbm_plugin.report import findings, numbers, report, words
 from pgbm_plugin.report.findings import assess
 from pgbm_plugin.scores import coverage, crps, nll
 from tests.people.reported import CAL, LGB, NAMES, TEST, TRAIN, VAL
@@ -45,8 +45,8 @@ def test_numbers_are_those_of_the_scores(report_cases, report_data, report_pages
             assert interval.held == coverage(y, ends)
             assert interval.width.value == pytest.approx(np.mean(ends[1] - ends[0]), rel=1e-12)
             assert interval.baseline_held == coverage(y, baseline.interval(interval.level))
-            assert words.percent(interval.held).replace(" ", "&nbsp;") in report_pages[name]
-        assert words.plus_minus(found.crps.model).replace(" ± ", "&nbsp;±&nbsp;") in report_pages[name]
+            assert numbers.percent(interval.held).replace(" ", "&nbsp;") in report_pages[name]
+        assert numbers.plus_minus(found.crps.model).replace(" ± ", "&nbsp;±&nbsp;") in report_pages[name]
 
 
 def test_standard_error_of_the_rmse(report_cases, report_data):
@@ -82,8 +82,8 @@ def test_sentences_say_what_is_found(report_cases, report_pages, report_data):
         as_wide = "Intervals are as wide as they should be, as far as 800 rows can tell: 90 % intervals held"
         assert sentence(name).startswith(as_wide)
     assert "outcomes fall into the tails more often than predicted" in report_pages["narrow"]
-    assert "the spreads of the model do harm here" in report_pages["narrow"]
-    assert "a spread for each row pays off" in report_pages["tuned"]
+    assert "The spreads of the model do harm here" in report_pages["narrow"]
+    assert "A spread for each row pays off" in report_pages["tuned"]
     assert "A Poisson distribution takes its spread from its mean" in report_pages["poisson"]
     assert "Outcomes are counts" in report_pages["poisson"]
     assert "Tuning on 500 rows chose poisson" in report_pages["poisson"]
@@ -106,9 +106,9 @@ def test_many_rows_are_drawn_from(report_cases, report_data, monkeypatch):
     assert "This report is about 500 rows, drawn at random from 2,400." in page
     found = assess(model, X, y, None)
     drawn = np.sort(np.random.default_rng(0).choice(2400, 500, replace=False))
-    assert np.array_equal(found.index, drawn)
     assert found.crps.model.value == pytest.approx(crps(y[drawn], model.predict_dist(X[drawn])), rel=1e-12)
     rows = re.findall(r'<tr><th scope="row">(\d+)</th>', page)
+    assert len(rows) == 20
     std = model.predict_dist(X[drawn]).std()
     assert [int(row) for row in rows[:10]] == drawn[np.argsort(-std, kind="stable")[:10]].tolist()
     support = model.predict_support(X[drawn])
@@ -144,7 +144,7 @@ def test_a_model_that_is_never_wrong():
     y = X[:, 0]
     model = wrap(lgb.train({**LGB, "learning_rate": 1.0, "min_data_in_leaf": 1}, lgb.Dataset(X, y), 1), X, y)
     page = report(model, X[::2], y[::2])
-    assert "not clearly different" in page
+    assert "not clearly better than one spread" in page
     assert "No tree adds any variance" in page
     assert "No feature matters: the model gives every row the same spread" in page
 
@@ -164,9 +164,9 @@ def test_outcomes_without_density_are_counted(report_data):
 
 def test_path_and_repetition(report_cases, report_data, tmp_path):
     model, y, result = report_cases["tuned"]
-    page = report(model, report_data[0][TEST], y, tuning=result, path=tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
-    assert report(model, report_data[0][TEST], y, tuning=result) == page
+    path = tmp_path / "page.html"
+    assert report(model, report_data[0][TEST], y, tuning=result, path=path) is path
+    assert path.read_text(encoding="utf-8") == report(model, report_data[0][TEST], y, tuning=result)
     # a title that is no text, as the shell may give it
     report(model, report_data[0][TEST], y, title="\udcff", path=tmp_path / "page.html")
     assert "<title>?</title>" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -273,3 +273,63 @@ def test_words_on_groups():
         "90 % intervals hold too few outcomes in 1 of 4 groups, first of all in 2: 33.0 %"
     )
     assert words.on_groups(both).endswith("Intervals hold more than they should in 1 of 4 groups.")
+
+
+def test_parts_of_time(report_cases, report_data):
+    X = report_data[0][TEST]
+    model, y, _ = report_cases["tuned"]
+    shuffled = np.random.default_rng(0).permutation(len(y))
+    date = np.datetime64("2024-01-01") + np.arange(len(y)) // 4
+    found = assess(model, X[shuffled], y[shuffled], None, time=date[shuffled]).time
+    low, high = model.predict_interval(X).T
+    inside = (low <= y) & (y <= high)
+    assert len(found) == 10
+    np.testing.assert_allclose(found.cover, [part.mean() for part in np.split(inside, 10)])
+    assert found.groups[0] == "2024-01-01 to 2024-01-20"
+    same = assess(model, X[shuffled], y[shuffled], None, time=[str(day) for day in date[shuffled]]).time
+    assert same.groups.tolist() == found.groups.tolist()
+    hours = assess(model, X[:120], y[:120], None, time=np.datetime64("2024-01-01T06") + np.arange(120)).time
+    assert hours.groups.tolist() == [
+        "2024-01-01T06:00:00 to 2024-01-03T17:00:00",
+        "2024-01-03T18:00:00 to 2024-01-06T05:00:00",
+    ]
+    assert assess(model, X, y, None, time=np.arange(len(y))).time.groups[9] == "720 to 799"
+    late = np.where(np.arange(len(y)) < 720, y, y + 20.0)
+    page = report(model, X, late, time=date)
+    assert "hold too few outcomes in 1 of 10 parts of time, the latest among them" in page
+    assert "Intervals are too narrow in the latest part, 2024-06-29 to 2024-07-18" in page
+    with pytest.raises(ValueError, match="time holds the text '1/5/2024': give dates"):
+        report(model, X, y, time=["1/5/2024"] * len(y))
+    with pytest.raises(TypeError, match="time holds values that have no order"):
+        report(model, X, y, time=["2024-01-01", 3] * (len(y) // 2))
+
+
+def test_names_units_and_reasons(report_cases, report_data):
+    X = report_data[0][TEST]
+    model, y, _ = report_cases["tuned"]
+    house = pd.Series([f"house <{k}>" for k in range(len(y))], name="which house")
+    page = report(model, X, y, id=house, unit="$")
+    found = assess(model, X, y, None, id=house)
+    std = model.predict_dist(X).std()
+    assert found.least_sure.names[0] == f"house <{np.argmax(std)}>"
+    assert f"house &lt;{np.argmax(std)}&gt;" in page
+    assert "which house" in page
+    assert numbers.quantity(float(model.predict(X)[np.argmax(std)]), "$") in page
+    # the spread of these data comes from the second feature alone
+    name = model.forest.features.names[1]
+    assert found.least_sure.why[0].startswith(f"{name} = {numbers.number(X[np.argmax(std), 1])}")
+    assert found.id_name == "which house"
+    with pytest.raises(TypeError, match="unit must be text"):
+        report(model, X, y, unit=3)
+    with pytest.raises(ValueError, match="id has 3 keys"):
+        report(model, X, y, id=[1, 2, 3])
+
+
+def test_untuned_models_are_marked(report_cases, report_data):
+    X = report_data[0][TEST]
+    for name in ("narrow", "tuned", "conformal"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            page = report(report_cases[name][0], X, report_cases[name][1])
+        assert ('class="danger"' in page) == (name == "narrow")
+        assert "When not to trust it" in page

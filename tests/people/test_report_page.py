@@ -12,7 +12,8 @@ import pytest
 
 from tests.people.reported import HOSTILE, NAMES
 
-SECTIONS = ["scores", "calibration", "rows", "support", "features", "trees", "model"]
+SECTIONS = ["calibration", "rows", "support", "features", "trust", "appendix"]
+APPENDIX = ["scores", "shape", "trees", "model", "terms"]
 
 
 class Parsed(HTMLParser):
@@ -50,6 +51,7 @@ def test_page_is_complete_and_loads_nothing(report_pages, name):
     page = report_pages[name]
     parsed = Parsed(page)
     assert [heading["id"] for heading in parsed.of("h2")] == SECTIONS
+    assert [heading["id"] for heading in parsed.of("h3")] == APPENDIX
     assert len(parsed.of("h1")) == len(parsed.of("title")) == 1
     assert len(parsed.of("svg")) == len(parsed.of("figure")) == len(parsed.of("figcaption"))
     assert len(parsed.of("svg")) == (5 if name in ("tuned", "poisson") else 4)

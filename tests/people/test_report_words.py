@@ -9,8 +9,8 @@ import pytest
 
 from pgbm_plugin.distributions import Normal
 from pgbm_plugin.plot.growth import Growth
-from pgbm_plugin.report import findings, words
-from pgbm_plugin.report.findings import Mean
+from pgbm_plugin.report import findings, numbers, verdicts, words
+from pgbm_plugin.report.numbers import Mean
 
 
 def of_normal(dist, y):
@@ -21,6 +21,7 @@ def of_normal(dist, y):
     fields |= {"y": y, "dist": dist, "prediction": dist.mean(), "pit": pit, "intervals": shown}
     fields["reliability"] = reliability
     fields["histogram"] = findings.pit_histogram(pit)
+    fields["unit"] = ""
     return findings.Findings(**fields)
 
 
@@ -66,15 +67,70 @@ def test_spreads_that_tell_nothing():
     [
         (0.123456, 0.00345, "0.1235 ± 0.0034"),
         (1234.5, 67.0, "1,234 ± 67"),
-        (123456.0, 2345.0, "1.235e+05 ± 2.3e+03"),
-        (1e-9, 1e-10, "1e-09 ± 1e-10"),
+        (123456.0, 2345.0, "123,500 ± 2,300"),
+        (1e-9, 1e-10, "1 × 10⁻⁹ ± 1 × 10⁻¹⁰"),  # noqa: RUF001
         (2.0, 0.0, "2"),
         (np.inf, np.nan, "∞"),
         (np.nan, np.nan, "not defined"),
     ],
 )
 def test_numbers_have_the_digits_that_they_can_have(mean, error, shown):
-    assert words.plus_minus(Mean(mean, error)) == shown
+    assert numbers.plus_minus(Mean(mean, error)) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (22160.0, "", "22,160"),
+        (22160.0, "$", "$22,160"),
+        (-1234567.0, "€", "-€1,235,000"),
+        (9999.96, "kWh", "10,000 kWh"),
+        (0.5, "", "0.5"),
+        (0.000123456, "", "0.0001235"),
+        (-0.00001, "", "-1 × 10⁻⁵"),  # noqa: RUF001
+        (2.5e13, "", "2.5 × 10¹³"),  # noqa: RUF001
+        (0.0, "$", "$0"),
+        (-np.inf, "$", "-$∞"),
+        (np.inf, "", "∞"),
+        (np.nan, "$", "not defined"),
+    ],
+)
+def test_quantities(value, unit, shown):
+    assert numbers.quantity(value, unit) == shown
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict", "line"),
+    [
+        (
+            1.0,
+            "Yes: the intervals hold what they promise.",
+            r"90 % intervals held (89|90)\.\d % of 20,000 outcomes: as prom",
+        ),
+        (
+            1.03,
+            "No: the intervals are slightly too narrow.",
+            r"90 % intervals held 8[89]\.\d % .*: slightly fewer than promi",
+        ),
+        (
+            3.0,
+            "No: the intervals are too narrow.",
+            r"90 % intervals held 4\d\.\d % of 20,000 outcomes: fewer than promised",
+        ),
+        (
+            0.5,
+            "Yes, but the intervals are wider than they need to be.",
+            r"90 % intervals held 99\.\d % .*: more than promised",
+        ),
+    ],
+)
+def test_first_lines(factor, verdict, line):
+    n = 20_000
+    found = of_normal(Normal(loc=np.zeros(n), scale=1.0), factor * np.random.default_rng(0).normal(size=n))
+    said, lines = verdicts.on_promises(found)
+    assert said == verdict
+    assert len(lines) == 3
+    assert re.match(line, lines[1])
 
 
 @pytest.mark.parametrize(
