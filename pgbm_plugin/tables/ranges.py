@@ -113,7 +113,7 @@ def ranges_of(rows: Rows, forest: Forest, weight: Array | None = None, n_jobs: i
     if len(rows) == 0:
         none = np.zeros(count, bool)
         return _of(np.full(count, np.inf), np.full(count, -np.inf), none, {int(j): np.empty(0) for j in categorical})
-    return reduce(Ranges.merge, map_chunks(of_chunk, len(rows), _CHUNK, n_jobs))
+    return reduce(Ranges.merge, map_chunks(of_chunk, len(rows), _CHUNK, 1 if rows.on_gpu else n_jobs))
 
 
 def outside(
@@ -131,12 +131,14 @@ def outside(
             return _outside_sparse(ranges, rows, lo, hi, forest)
         pairs, at = [], lo
         for X in _blocks(rows, lo, hi, forest, None):
-            row, feature = np.nonzero(_is_outside(ranges, X, range(X.shape[1])))
+            row, feature = np.nonzero(_is_outside(ranges, X, np.arange(X.shape[1])))
             pairs.append((row + at, feature))
             at += len(X)
         return _joined(pairs)
 
-    return _joined(list(map_chunks(of_chunk, len(rows), _CHUNK, n_jobs)) if len(rows) else [])
+    if len(rows) == 0:
+        return _joined([])
+    return _joined(list(map_chunks(of_chunk, len(rows), _CHUNK, 1 if rows.on_gpu else n_jobs)))
 
 
 def _joined(pairs: Sequence[tuple[AnyArray, AnyArray]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -209,18 +211,17 @@ def _add_stored(rows: SparseRows, lo: int, hi: int, low: Array, high: Array, mis
         low[gaps], high[gaps] = np.minimum(low[gaps], absent), np.maximum(high[gaps], absent)
 
 
-def _is_outside(ranges: Ranges, X: AnyArray, columns: Sequence[int]) -> NDArray[np.bool_]:
-    """Return which values of a matrix of these columns lie outside."""
-    kind, wanted = X.dtype.type, list(columns)
-    low, high, missing = ranges.low[wanted].astype(kind), ranges.high[wanted].astype(kind), ranges.missing[wanted]
+def _is_outside(ranges: Ranges, X: AnyArray, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which values of a matrix of these columns lie outside; all whose categories are known are among them."""
+    kind, missing = X.dtype.type, ranges.missing[columns]
+    with np.errstate(over="ignore"):
+        low, high = ranges.low[columns].astype(kind), ranges.high[columns].astype(kind)
     out = ~((low <= X) & (high >= X))  # true for missing values
     if missing.any():
         out[:, missing] &= ~np.isnan(X[:, missing])
-    for i, j in enumerate(wanted):
-        known = ranges.categories(j)
-        if known is not None:
-            x = np.trunc(X[:, i].astype(np.float64))
-            out[:, i] = ~np.isin(x, known) & ~(np.isnan(x) & missing[i])
+    for k, i in enumerate(np.searchsorted(columns, ranges.column).tolist()):
+        x, known = np.trunc(X[:, i].astype(np.float64)), ranges.category[ranges.start[k] : ranges.start[k + 1]]
+        out[:, i] = ~np.isin(x, known) & ~(np.isnan(x) & missing[i])
     return out
 
 
@@ -230,14 +231,14 @@ def _outside_sparse(
     """Return the pairs that lie outside, without a dense matrix of all columns."""
     row, column, number = _stored(rows, lo, hi)
     absent = np.full((1, forest.features.count), _absent(rows))
-    dense = _is_outside(ranges, absent, range(absent.shape[1]))[0]
+    dense = _is_outside(ranges, absent, np.arange(absent.shape[1]))[0]
     dense[ranges.column] = True
     beyond = ~((number >= ranges.low[column]) & (number <= ranges.high[column]))
     beyond &= ~(np.isnan(number) & ranges.missing[column]) & ~dense[column]
     pairs, at, columns = [(row[beyond], column[beyond])], lo, np.flatnonzero(dense)
     if len(columns):
         for X in _blocks(rows, lo, hi, forest, columns):
-            r, i = np.nonzero(_is_outside(ranges, X, columns.tolist()))
+            r, i = np.nonzero(_is_outside(ranges, X, columns))
             pairs.append((r + at, columns[i]))
             at += len(X)
     row, column = _joined(pairs)

@@ -16,6 +16,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from pgbm_plugin import LeafMoments, embed, load, partial_moments, wrap
 from pgbm_plugin.tables import ranges as ranges_module
+from tests import ROOT
 from tests.same import assert_same_ranges
 from tests.small import LGB, XGB, train
 
@@ -225,6 +226,15 @@ def test_files_bytes_and_models_keep_the_ranges(shops, tmp_path):
     wider = LeafMoments(**{**vars(model.moments), "ranges": wrap_of_three_features()})
     with pytest.raises(ValueError, match="ranges of other features"):
         wrap(xgb.train(XGB, xgb.DMatrix(X, y, enable_categorical=True), 5), wider)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "saving" / "version_1").glob("*.pgbm")), ids=lambda path: path.stem)
+def test_files_without_ranges_say_so(path):
+    model = load(path)
+    support = model.predict_support(np.zeros((3, model.forest.features.count)))
+    assert support.outside is None
+    assert "an older file" in repr(support)
+    assert np.all(support.rows >= 1.0)
 
 
 def wrap_of_three_features():
