@@ -91,7 +91,6 @@ def ranges_of(rows: Rows, forest: Forest, weight: Array | None = None, n_jobs: i
     if weight is not None and not weight.all():
         rows = rows.sample(np.flatnonzero(weight > 0.0))
     categorical, rows = _categorical(rows, forest), rows.marked()
-    numeric = np.setdiff1d(np.arange(count), categorical)
 
     def of_chunk(lo: int, hi: int) -> Ranges:
         low, high, missing = np.full(count, np.inf), np.full(count, -np.inf), np.zeros(count, bool)
@@ -101,7 +100,8 @@ def ranges_of(rows: Rows, forest: Forest, weight: Array | None = None, n_jobs: i
             _add_stored(rows, lo, hi, low, high, missing)
         for X in _blocks(rows, lo, hi, forest, None if whole else categorical):
             if whole:
-                _add_numbers(X, numeric, low, high, missing)
+                least, most, gaps = _ends(X)
+                low, high, missing = np.minimum(low, least), np.maximum(high, most), missing | gaps
             for i, j in enumerate(categorical.tolist()):
                 values = np.unique(np.trunc(X[:, j if whole else i].astype(np.float64)))
                 sets[j] = np.union1d(sets[j], values[~np.isnan(values) & (values != -np.inf)])
@@ -131,8 +131,14 @@ def outside(
             return _outside_sparse(ranges, rows, lo, hi, forest)
         pairs, at = [], lo
         for X in _blocks(rows, lo, hi, forest, None):
-            row, feature = np.nonzero(_is_outside(ranges, X, np.arange(X.shape[1])))
-            pairs.append((row + at, feature))
+            least, most, gaps = _ends(X)
+            with np.errstate(over="ignore"):
+                beyond = (least < ranges.low.astype(X.dtype)) | (most > ranges.high.astype(X.dtype))
+            beyond |= gaps & ~ranges.missing
+            beyond[ranges.column] = True
+            columns = np.flatnonzero(beyond)
+            row, place = np.nonzero(_is_outside(ranges, X[:, columns], columns))
+            pairs.append((row + at, columns[place]))
             at += len(X)
         return _joined(pairs)
 
@@ -172,16 +178,14 @@ def _blocks(rows: Rows, lo: int, hi: int, forest: Forest, columns: NDArray[np.in
             yield X[at : at + _BLOCK]
 
 
-def _add_numbers(X: AnyArray, columns: NDArray[np.int64], low: Array, high: Array, missing: NDArray[np.bool_]) -> None:
-    """Widen ranges by the numbers of a matrix."""
-    least, most = np.minimum.reduce(X, axis=0), np.maximum.reduce(X, axis=0)  # NaN where a value is missing
-    gaps = np.flatnonzero(np.isnan(least))
-    with_gaps = X[:, gaps]
-    least[gaps] = np.fmin.reduce(with_gaps, axis=0, initial=np.inf)
-    most[gaps] = np.fmax.reduce(with_gaps, axis=0, initial=-np.inf)
-    low[columns] = np.minimum(low, least)[columns]
-    high[columns] = np.maximum(high, most)[columns]
-    missing[gaps] = True
+def _ends(X: AnyArray) -> tuple[AnyArray, AnyArray, NDArray[np.bool_]]:
+    """Return the smallest and largest number of each column of a matrix, and whether it has missing values."""
+    from ..kernels.ranges import widen
+
+    width = X.shape[1]
+    low, high, missing = np.full(width, np.inf, X.dtype), np.full(width, -np.inf, X.dtype), np.zeros(width, bool)
+    widen(X, low, high, missing)
+    return low, high, missing
 
 
 def _stored(rows: SparseRows, lo: int, hi: int) -> tuple[NDArray[np.int64], AnyArray, AnyArray]:

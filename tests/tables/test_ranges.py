@@ -228,7 +228,9 @@ def test_files_bytes_and_models_keep_the_ranges(shops, tmp_path):
         wrap(xgb.train(XGB, xgb.DMatrix(X, y, enable_categorical=True), 5), wider)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "saving" / "version_1").glob("*.pgbm")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests" / "saving" / "version_1").glob("*.pgbm")), ids=lambda path: path.stem
+)
 def test_files_without_ranges_say_so(path):
     model = load(path)
     support = model.predict_support(np.zeros((3, model.forest.features.count)))
