@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .calibration.metric import Score
     from .calibration.tune_result import TuneResult
     from .distributions import Distribution
+    from .predict.row_support import RowSupport
     from .predict.served_model import ServedModel
     from .predict.variance_parts import VarianceParts
 
@@ -797,6 +798,39 @@ class ProbabilisticModel:
         state = self.state
         check_variance_known(state)
         return explain_variance(state, self.read_rows(X, None, "cpu")[0], self.n_jobs)
+
+    def predict_support(self, X: Any, *, device: str | None = None) -> RowSupport:
+        """Return how many training rows stand behind each prediction, and which values lie outside what training saw.
+
+        Distributions say how far outcomes of rows *like those of training* scatter. Of rows that are unlike them they
+        know nothing: use this to find such rows.
+
+        A training row has a share of its own in each leaf that it reaches, and so in its own prediction: its leverage.
+        The effective rows are the inverse of what these shares come to over all trees. They are many where leaves hold
+        many rows, and near 1 where a row decides alone. Compare rows of one model, because more trees and smaller
+        leaves lower the numbers of all rows.
+
+        A number lies outside if it is smaller or larger than all that training had in this feature, a category if
+        training did not have it, and a missing value if training had none there. "Training" stands for the rows that
+        `wrap` and `update` saw. Features that no tree splits on count as well: a model cannot learn from a feature that
+        is constant in training, and would not notice that it changes.
+
+        Parameters
+        ----------
+        X : table
+            Rows, as in `predict`. Features are those that reach the booster: behind the steps of a pipeline, they have
+            the names that the steps give them.
+        device : str, optional
+            Where to send the rows through the trees. Ranges are compared on the CPU.
+
+        Returns
+        -------
+        RowSupport
+            `rows` has the effective rows, and `outside` the names of the features that lie outside, for each row.
+        """
+        from .predict.row_support import predict_support
+
+        return predict_support(self.state, self.read_rows(X, None, device)[0], self.n_jobs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, for `pgbm_plugin.load`, which needs neither booster nor pickle.

@@ -8,7 +8,7 @@ from typing import Any
 from .boosters import completed, read_model, with_names_of_training
 from .device import check_device
 from .leaves.base_score import for_init_score
-from .leaves.gather import leaf_moments
+from .leaves.gather import leaf_moments, with_ranges
 from .leaves.moments import LeafMoments
 from .losses.custom_objectives import CustomObjective, check_takes_batches, on_batch, own_objective
 from .model import ProbabilisticModel
@@ -68,4 +68,5 @@ def partial_moments(
     forest = with_names_of_training(forest, raw.X)
     data = read_labelled(raw, forest, spec, check_device(device), part=True)
     spec = on_batch(for_init_score(spec, data.init_score), objective, data, probe=True)
-    return leaf_moments(forest, spec, data.on_margin_scale(spec), n_jobs=n_jobs)
+    moments = leaf_moments(forest, spec, data.on_margin_scale(spec), n_jobs=n_jobs)
+    return with_ranges(moments, forest, data, n_jobs)

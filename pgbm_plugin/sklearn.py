@@ -36,6 +36,7 @@ with needing("pgbm_plugin.sklearn needs scikit-learn 1.7 or later: pip install '
 if TYPE_CHECKING:
     from .distributions import Distribution
     from .model import ProbabilisticModel
+    from .predict.row_support import RowSupport
     from .trees.objectives import Gradients
 
 
@@ -216,6 +217,13 @@ class PGBMRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     ) -> NDArray[np.float64]:
         """Return the (n, k) quantiles at k levels in (0, 1)."""
         return self._fitted().predict_quantiles(self._table(X), q, init_score=init_score, groups=groups)
+
+    def predict_support(self, X: Any) -> RowSupport:
+        """Return how many training rows stand behind each prediction, and which values lie outside of theirs.
+
+        See `ProbabilisticModel.predict_support`. Rows that `fit` kept back are not among them.
+        """
+        return self._fitted().predict_support(self._table(X))
 
     @property
     def feature_importances_(self) -> NDArray[Any]:

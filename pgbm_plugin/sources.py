@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .boosters import completed, held_data, training_rows, with_names_of_training
 from .errors import naming
 from .leaves.base_score import for_init_score, with_implied_base_score
-from .leaves.gather import leaf_moments
+from .leaves.gather import leaf_moments, with_ranges
 from .leaves.measured import MeasuredLeaves, judge, measure_table
 from .leaves.moments import LeafMoments, check_moments
 from .losses.custom_objectives import (
@@ -134,6 +134,7 @@ class Table(Source):
         kept = training_rows(booster, len(data))
         trained = data if kept is None else data.take(kept)
         measured = measure_table(booster, forest, spec, objective, trained, options.n_jobs, options.progress)
+        measured = measured._replace(moments=with_ranges(measured.moments, forest, trained, options.n_jobs))
         return measured if kept is None else _of_kept_rows(measured, data)
 
     def further(self, forest: Forest, spec: TrainingSpec, options: Options) -> Further:
@@ -143,7 +144,8 @@ class Table(Source):
         data = read_labelled(raw, forest, spec, options.device)
         spec = with_diagonal(for_init_score(on_rows(spec, data), data.init_score))
         rows = data.on_margin_scale(spec)
-        return Further(leaf_moments(forest, spec, rows, n_jobs=options.n_jobs, progress=options.progress), data)
+        moments = leaf_moments(forest, spec, rows, n_jobs=options.n_jobs, progress=options.progress)
+        return Further(with_ranges(moments, forest, data, options.n_jobs), data)
 
 
 def _of_kept_rows(measured: MeasuredLeaves, data: LabelledRows) -> MeasuredLeaves:

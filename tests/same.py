@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pgbm_plugin.leaves.moments import LeafMoments
+from pgbm_plugin.tables.ranges import Ranges
 
 MOMENTS = ("g_mean", "h_mean", "gg", "hh", "gh")
 
@@ -28,9 +29,18 @@ def assert_same_moments(a: LeafMoments, b: LeafMoments):
         assert np.all(difference <= 1e-12 * np.maximum(size, 1e-300)), name
 
 
+def assert_same_ranges(a: Ranges | None, b: Ranges | None):
+    """Assert that two records of what rows held are equal, to the bit, or both unknown."""
+    assert (a is None) == (b is None)
+    if a is not None and b is not None:
+        for name in vars(a):
+            assert np.array_equal(getattr(a, name), getattr(b, name)), name
+
+
 def assert_same_model(streamed, whole, X, init_score=None):
     """Assert that two models agree: equal means, equal certificates, moments and variances up to rounding."""
     assert_same_moments(whole.moments, streamed.moments)
+    assert_same_ranges(whole.moments.ranges, streamed.moments.ranges)
     assert streamed.certificate.status == whole.certificate.status
     assert streamed.rho == whole.rho
     assert np.array_equal(streamed.predict(X), whole.predict(X))

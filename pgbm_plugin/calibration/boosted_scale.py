@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array
-from ..leaves.moments import LeafMoments
+from ..leaves.leverage import MAX_LEVERAGE, leaf_leverage
 from ..predict.log_scale import LogScale
 from ..predict.recursion import leaf_sums, margins
 from ..predict.response import Margins, to_response
@@ -23,7 +23,6 @@ from ..routes.choose import choose_route
 from ..tables.labelled import LabelledRows
 from ..tables.rows import Rows
 from ..trees.forest import Forest
-from ..trees.training_spec import TrainingSpec
 
 MAX_ROWS = 1 << 18
 """The largest number of rows that a scale is fitted to."""
@@ -36,9 +35,6 @@ _PRIOR_ROWS = 20.0
 # Held-out rows are divided into so many parts, and a part is scored by the model that was fitted without it.
 _FOLDS = 10
 
-# A training row's residual is enlarged at most by the factor e^5.
-_MAX_LEVERAGE = 5.0
-
 
 def training_scale(state: ModelState, data: LabelledRows, n_jobs: int | None) -> LogScale | None:
     """Return a scale boosted from the residuals of training rows; None if these are all 0, or not finite.
@@ -49,7 +45,7 @@ def training_scale(state: ModelState, data: LabelledRows, n_jobs: int | None) ->
     leverage = np.zeros(len(data))
     if state.certificate.status != "held-out":
         per_leaf = leaf_leverage(forest, state.spec, state.moments)
-        leverage = np.minimum(leaf_sums(forest, data.rows, per_leaf, n_jobs), _MAX_LEVERAGE)
+        leverage = np.minimum(leaf_sums(forest, data.rows, per_leaf, n_jobs), MAX_LEVERAGE)
     margin = margins(forest, data.rows, state.leaf_value, data.init_score, n_jobs)
     predicted = Margins(forest, margin, to_response(forest, margin), np.zeros(len(data)))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a prediction may be 0 under a log link
@@ -61,17 +57,6 @@ def training_scale(state: ModelState, data: LabelledRows, n_jobs: int | None) ->
     no_fold = np.full(len(data), -1, np.int8)
     step, _ = boost_scale(forest, data.rows, squared / mean, weight, no_fold, 1, TRAINING_RATE, n_jobs)
     return LogScale(step[0], float(np.log(mean)))
-
-
-def leaf_leverage(forest: Forest, spec: TrainingSpec, moments: LeafMoments) -> Array:
-    """Return the (L,) logarithms of the factors by which residuals of training rows must be enlarged.
-
-    With fixed splits, a tree reduces a row's residual by the share alpha h / (H + lambda), because the row itself is
-    in the leaf. The sum of the logarithms over all trees gives the residual of a row that was left out of training.
-    """
-    total, typical = moments.h_sum + spec.lambda_, moments.h_sum / np.maximum(moments.count, 1)
-    share = spec.alpha[forest.tree_of_leaf()] / forest.divisor * typical / np.where(total > 0, total, np.inf)
-    return -np.log1p(-np.clip(share, 0.0, 1.0 - np.exp(-_MAX_LEVERAGE)))
 
 
 def held_out_scale(

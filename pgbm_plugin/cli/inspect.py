@@ -94,6 +94,7 @@ def _model_facts(model: ProbabilisticModel) -> dict[str, Any]:
         "conformal": _conformal_facts(chosen),
         "observed": _observed_facts(chosen),
         "correlation": None if joint is None else dict(zip(joint.levels, joint.r, strict=True)),
+        "ranges": _range_facts(model),
         "certificate": vars(model.certificate),
         "surroundings": model.state.surroundings.described or None,
     }
@@ -105,6 +106,20 @@ def _conformal_facts(chosen: Chosen) -> dict[str, Any] | None:
     groups = chosen.conformal.groups
     facts = {"rows": chosen.conformal.rows, "family": chosen.around}
     return facts | {"groups": groups and {"by": groups.by, "keys": groups.keys, "described": str(groups)}}
+
+
+def _range_facts(model: ProbabilisticModel) -> list[dict[str, Any]] | None:
+    """Return what training saw of each feature; None if it is not known."""
+    ranges = model.moments.ranges
+    if ranges is None:
+        return None
+    categories = [ranges.categories(j) for j in range(len(ranges.low))]
+    return [
+        {"feature": name, "low": low, "high": high, "missing": missing, "categories": None if own is None else len(own)}
+        for name, low, high, missing, own in zip(
+            model.forest.features.shown_names, ranges.low, ranges.high, ranges.missing, categories, strict=True
+        )
+    ]
 
 
 def _observed_facts(chosen: Chosen) -> dict[str, Any] | None:
@@ -157,8 +172,15 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("conformal", f"{conformal['rows']} rows{grouped} around {conformal['family']}" if conformal else "no"),
         ("observed", _observed_line(facts["observed"])),
         ("correlation", ", ".join(f"{name} {r:.4g}" for name, r in joint.items()) or "not measured"),
+        ("ranges", "those of training are not known" if facts["ranges"] is None else _range_line(facts["ranges"])),
         ("certificate", str(Certificate(**facts["certificate"]))),
     ]
+
+
+def _range_line(ranges: list[dict[str, Any]]) -> str:
+    constant = [entry["feature"] for entry in ranges if entry["low"] == entry["high"] and not entry["missing"]]
+    never = f"; always the same: {_short(constant)}" if constant else ""
+    return f"those of training are known, {PROGRAM} predict --support shows values outside{never}"
 
 
 def _observed_line(seen: dict[str, Any] | None) -> str:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from ..errors import warn
 from .inputs import check_groups, check_output, load_model
 from .options import PROGRAM, add_common, intervals, level_columns, names, new_command, quantiles, shows_progress
 from .totals import total_table
+
+if TYPE_CHECKING:
+    from ..model import ProbabilisticModel
 
 _ABOUT = f"""\
 Write the mean, standard deviation, quantiles and intervals of each row.
@@ -21,6 +26,9 @@ examples:
 
 Rows are read and written in parts, and the file appears when it is complete. Its columns are those of --keep, then
 mean, std, quantiles such as q05, and intervals such as lower90 and upper90. Columns of CSV are kept as text.
+
+--support adds how many training rows stand behind each prediction (support), and the names of the features whose values
+lie outside of what training saw (outside).
 
 --total-by writes a row for the sum of all rows with the same key in a column, or in several. The model must know how
 much rows err together (tune --levels); --levels says which columns hold the keys of each level. All rows are read into
@@ -49,6 +57,7 @@ def add(commands: Any) -> None:
         help="coverage of central intervals, such as .9 or .5,.9",
     )
     command.add_argument("--keep", type=names, default=[], metavar="COL,COL", help="columns to copy, such as an id")
+    command.add_argument("--support", action="store_true", help="write how familiar each row is to the model as well")
     command.add_argument("--total-by", type=names, metavar="COL,COL", help="write totals of the rows with the same key")
     command.add_argument(
         "--levels",
@@ -69,13 +78,16 @@ def run(args: Namespace) -> None:
 
     if args.total_by and args.keep:
         args.usage_error("--keep copies columns of rows, and a total has many rows: name its key in --total-by")
+    if args.total_by and args.support:
+        args.usage_error("--support is for rows, and a total has many: leave one out")
     if args.levels and not args.total_by:
         args.usage_error("--levels is for totals: give --total-by COLUMN as well")
     levels = args.quantiles
     if levels is None:
         levels = () if args.intervals else _QUANTILES
     keep = tuple(args.total_by or args.keep)
-    columns = Columns(levels, args.intervals, keep, args.init_score, tuple(args.groups))
+    further = ("support", "outside") if args.support else ()
+    columns = Columns(levels, args.intervals, keep, args.init_score, tuple(args.groups), further)
     paths = find_files(args.data)
     to_stdout = args.output == "-"
     if to_stdout and sys.stdout is None:
@@ -88,8 +100,21 @@ def run(args: Namespace) -> None:
     if args.total_by:
         written = write_tables([total_table(args, model, paths, columns)], target, csv=csv)
     else:
+        summarise = _with_support(args.model, model) if args.support else model.predict_columns
         written = write_distributions(
-            model.predict_columns, model.forest.features, paths, target, columns, csv=csv, progress=shows_progress(args)
+            summarise, model.forest.features, paths, target, columns, csv=csv, progress=shows_progress(args)
         )
     if not (args.quiet or to_stdout):
         print(f"{written} {'totals' if args.total_by else 'rows'} -> {args.output}")
+
+
+def _with_support(path: str, model: ProbabilisticModel) -> Callable[..., dict[str, Any]]:
+    """Return a function of rows that returns their predicted columns, and those of their support."""
+    if model.moments.ranges is None:
+        warn(f"{path!r} does not know what training saw of each feature, so there is no column outside")
+
+    def summarise(rows: Any, quantiles: Any, intervals: Any, init_score: Any, groups: Any) -> dict[str, Any]:
+        columns: dict[str, Any] = model.predict_columns(rows, quantiles, intervals, init_score, groups=groups)
+        return columns | model.predict_support(rows).columns()
+
+    return summarise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -10,6 +11,7 @@ from ..arrays import AnyArray, Array
 from ..parallel import map_chunks, progress_bar
 from ..routes.choose import choose_route
 from ..tables.labelled import LabelledRows
+from ..tables.ranges import ranges_of
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .moments import LeafMoments, from_sums
@@ -76,6 +78,11 @@ def _gather_custom(
             add_rows(leaf, g, h, weight, step[leaves], margin, sums[leaves])
             advance(1)
     return from_sums(route.by_leaf(sums), data.effective(0, len(data)))
+
+
+def with_ranges(moments: LeafMoments, forest: Forest, data: LabelledRows, n_jobs: int | None = None) -> LeafMoments:
+    """Return the moments of rows with what these held of each feature."""
+    return replace(moments, ranges=ranges_of(data.rows, forest, data.weight, n_jobs))
 
 
 def custom_gradients(spec: TrainingSpec, margin: AnyArray, y: Array, weight: Array | None) -> tuple[Array, Array]:

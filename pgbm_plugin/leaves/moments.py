@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from ..arrays import AnyArray, Array
+from ..tables.ranges import Ranges
 from ..trees.forest import Forest
 from .moments_as_bytes import pack_moments, unpack_moments
 
@@ -40,6 +42,8 @@ class LeafMoments:
         count - 1.
     effective : (L,) float array or None
         The sum of weights, corrected for a decay. None without weights or before a decay.
+    ranges : Ranges or None
+        What the rows held of each feature, also those that a decay has faded; None if it is not known.
     """
 
     rows: float
@@ -52,6 +56,7 @@ class LeafMoments:
     weight: Array | None = None
     freedom: Array | None = None
     effective: Array | None = None
+    ranges: Ranges | None = None
 
     @classmethod
     def of_nothing(cls, leaves: int) -> LeafMoments:
@@ -79,6 +84,13 @@ class LeafMoments:
         if self.effective is not None:
             return self.effective
         return self.count / np.where(self.count > 0, self.count - self._freedom, 1.0)
+
+    @property
+    def kish(self) -> AnyArray:
+        """Return the (L,) effective numbers of rows, (sum w)^2 / sum w^2 for weights w; 0 in an empty leaf."""
+        if self.freedom is None:
+            return self.count
+        return self.mass / np.where(self.mass > 0, np.maximum(self.mass - self.freedom, _FAINT), 1.0)
 
     @property
     def _freedom(self) -> AnyArray:
@@ -137,6 +149,7 @@ class LeafMoments:
             self.hh + other.hh + dh * dh * between,
             self.gh + other.gh + dg * dh * between,
             **self._merged_weights(other, mass, positive),
+            ranges=self._merged_ranges(other),
         )
 
     def _merged_weights(self, other: LeafMoments, mass: AnyArray, positive: AnyArray) -> dict[str, Array]:
@@ -152,6 +165,12 @@ class LeafMoments:
             squares = sum(m / np.where(part.size > 0, part.size, 1.0) * m for m, part in ((a, self), (b, other)))
             merged["effective"] = mass / np.where(mass > 0, squares, 1.0) * mass
         return merged
+
+    def _merged_ranges(self, other: LeafMoments) -> Ranges | None:
+        """Return the ranges of the rows of both, if they are known for all of these."""
+        if self.ranges is None or other.ranges is None:
+            return self.ranges if other.rows == 0 else other.ranges if self.rows == 0 else None
+        return self.ranges.merge(other.ranges)
 
     def faded(self, decay: float) -> LeafMoments:
         """Return the moments with the weight of every row multiplied by `decay`; 0 returns moments over no rows.
@@ -176,33 +195,40 @@ class LeafMoments:
             weight=None if self.weight is None else share * self.weight,
             freedom=share * self._freedom,
             effective=None if self.weight is None else self.size,
+            ranges=self.ranges,
         )
 
     def part(self, lo: int, hi: int) -> LeafMoments:
         """Return the moments of leaves lo..hi."""
-        return LeafMoments(self.rows, **{name: array[lo:hi] for name, array in self.arrays().items()})
+        arrays: dict[str, Any] = {name: array[lo:hi] for name, array in self.arrays().items()}
+        return LeafMoments(self.rows, **arrays)
 
     def arrays(self) -> dict[str, AnyArray]:
         """Return the arrays over leaves, by name."""
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        arrays = {name: getattr(self, name) for name in ARRAYS}
         return {name: array for name, array in arrays.items() if array is not None}
 
     def to_bytes(self) -> bytes:
         """Return the moments as bytes, for another process or machine; `from_bytes` reads them."""
-        return pack_moments(self.rows, self.arrays())
+        return pack_moments(self.rows, self.arrays(), self.ranges)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> LeafMoments:
         """Read moments that `to_bytes` returned; other bytes raise a ValueError."""
-        rows, arrays = unpack_moments(raw)
-        return cls(rows, **arrays)
+        rows, arrays, ranges = unpack_moments(raw)
+        return cls(rows, **arrays, ranges=ranges)
+
+
+ARRAYS = tuple(field.name for field in fields(LeafMoments) if field.name not in ("rows", "ranges"))
+"""The arrays over leaves; those that have a default may be None."""
 
 
 def joined(trees: Sequence[LeafMoments]) -> LeafMoments:
     """Concatenate the moments of several trees over the same rows, before any decay."""
     arrays = [moments.arrays() for moments in trees]
     names = arrays[0].keys()
-    return LeafMoments(trees[0].rows, **{name: np.concatenate([part[name] for part in arrays]) for name in names})
+    joint: dict[str, Any] = {name: np.concatenate([part[name] for part in arrays]) for name in names}
+    return LeafMoments(trees[0].rows, **joint)
 
 
 def from_sums(sums: Array, rows: int) -> LeafMoments:
@@ -223,7 +249,7 @@ def _from_lane(count: Array, shift_g: Array, g: Array, gg: Array, *further: Arra
         return LeafMoments(rows, whole, g_mean, np.minimum(count, 1.0), gg, zero, zero)
     shift_h, h, hh, gh = hessian_sums
     h_mean, hh, gh = shift_h + h / n, np.maximum(hh - h * h / n, 0.0), gh - g * h / n
-    freedom = {"weight": mass, "freedom": 2.0 * weights[1] / n} if weights else {}
+    freedom: dict[str, Any] = {"weight": mass, "freedom": 2.0 * weights[1] / n} if weights else {}
     return LeafMoments(rows, whole, g_mean, h_mean, gg, hh, gh, **freedom)
 
 
@@ -240,3 +266,5 @@ def check_moments(forest: Forest, moments: LeafMoments) -> None:
         raise ValueError("the leaves of some tree do not hold all rows of the moments: they belong to another model")
     if moments.rows == 0:
         raise ValueError("the moments have no rows")
+    if moments.ranges is not None and len(moments.ranges.low) != forest.features.count:
+        raise ValueError("the moments hold ranges of other features than the model's: they belong to another model")

@@ -89,10 +89,9 @@ def _gauss_legendre(most: int) -> tuple[NDArray[np.int64], Array, Array]:
 def explain_variance(state: ModelState, rows: Rows, n_jobs: int | None = None) -> VarianceParts:
     """Return the parts of the variances of rows, see `ProbabilisticModel.explain_variance`."""
     features = state.forest.features
-    names = features.names or tuple(f"feature {j}" for j in range(features.count))
     blocks = [X for _, _, X in rows.blocks(0, len(rows))]
     data = np.concatenate(blocks)[:, : features.count] if blocks else np.empty((0, features.count))
-    return VarianceParts(_by_column(features, _parts(state, rows, n_jobs)), tuple(names), data)
+    return VarianceParts(_by_column(features, _parts(state, rows, n_jobs)), features.shown_names, data)
 
 
 def _by_column(features: Features, parts: Array) -> Array:

@@ -85,6 +85,7 @@ def report(
         *([] if f.groups is None else [sections.groups(f.groups, unit)]),
         *([] if f.time is None else [sections.time(f.time, unit)]),
         sections.rows(f),
+        sections.support(f),
         sections.features(model, f),
         sections.trust(f),
         appendix(model, f, tuning),

@@ -17,6 +17,7 @@ from ..group_coverage import GroupCoverage, shown_key
 from ..plot.growth import Growth, variance_growth
 from ..plot.uniformity import LEVELS, Pit, Shares, central_coverage, pit_histogram, randomised_pit
 from ..predict.chosen import hash_labels
+from ..predict.row_support import RowSupport
 from ..tables.columns import read_labels
 from ..tables.keys import read_groups
 from ..tables.rows import Rows, some_rows
@@ -96,9 +97,11 @@ class Findings:
     explained: int  # number of rows behind `features`
     widths: tuple[float, float, float]  # of 90 % intervals: what 10, 50 and 90 % of rows do not exceed
     least_sure: LeastSure
+    support: RowSupport
+    least_supported: tuple[str, ...]  # names of the rows of `support.least()`
     groups: GroupCoverage | None  # coverage of 90 % intervals by group; None without groups
     time: GroupCoverage | None  # the same in parts of time, in their order; None without times
-    id_name: str  # what the names of `least_sure` are
+    id_name: str  # what the names of rows are
     unit: str  # of the outcomes, such as "$" or "kWh"; "" if unknown
     calibrated: bool  # whether anything has calibrated the model
     seen: str  # "wrap" or "tune" if that step saw these rows, else ""
@@ -129,6 +132,7 @@ def assess(
     if len(rows) < 2:
         raise ValueError(f"a report needs at least 2 rows, not {len(rows)}")
     rows_passed, seen, index = len(rows), _seen(model, rows, outcome), some_rows(len(rows), MAX_ROWS)
+    support = model.predict_support(rows, device="cpu").take(index)
     if len(index) < rows_passed:
         rows, outcome = rows.sample(index), outcome[index]
         start = None if start is None else start[index]
@@ -147,7 +151,10 @@ def assess(
     transforms = randomised_pit(dist, outcome)
     intervals, reliability = _intervals(dist, baseline, outcome, transforms)
     least = np.argsort(-dist.std(), kind="stable")[:_LEAST_SURE]
-    names = [f"{k}" if ids is None else shown_key(ids.keys[ids.code[k]]) for k in index[least]]
+
+    def named(at: NDArray[np.int64]) -> tuple[str, ...]:
+        return tuple(f"{k}" if ids is None else shown_key(ids.keys[ids.code[k]]) for k in index[at])
+
     (features, explained), growth = _features(model, rows), None
     if model.chosen.scale is None:
         growth = variance_growth(model.forest, rows, model.weights.sd, model.rho, (0.05, 0.95))
@@ -170,7 +177,9 @@ def assess(
         features=features,
         explained=explained,
         widths=_widths(dist),
-        least_sure=LeastSure(least, tuple(names), _reasons(model, rows, least)),
+        least_sure=LeastSure(least, named(least), _reasons(model, rows, least)),
+        support=support,
+        least_supported=named(support.least()),
         groups=None if found is None else by_group(dist, outcome, found),
         time=None if times is None else by_time(dist, outcome, times),
         id_name="row (the first is 0)" if id is None else str(getattr(id, "name", None) or "row"),

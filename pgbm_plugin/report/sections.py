@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Numbers of rows in the fan chart, and of features in the list.
 _FAN, _FEATURES = 100, 12
+# The most names of features in a cell.
+_NAMES = 4
 # The most groups of rows in the table.
 _GROUPS = 30
 
@@ -190,9 +192,36 @@ def rows(f: Findings) -> str:
     )
 
 
+def support(f: Findings) -> str:
+    """Return the rows that are least like those that the model has seen."""
+    outside, lines = f.support.outside, []
+    for k, name in zip(f.support.least(), f.least_supported, strict=True):
+        own = ("not known",) if outside is None else outside[k]
+        more = f" and {len(own) - _NAMES} more" if len(own) > _NAMES else ""
+        values = quantity(f.prediction[k], f.unit), quantity(f.y[k], f.unit)
+        lines.append([name, number(f.support.rows[k]), ", ".join(own[:_NAMES]) + more, *values])
+    return section(
+        "support",
+        "Which rows are unlike those of training?",
+        paragraph(words.on_support(f)),
+        table(
+            [f.id_name, "effective training rows", "features outside", "prediction", "outcome"],
+            lines,
+            "Least supported rows",
+        ),
+        paragraph(
+            "The spread of a row is learnt from the training rows in the same leaves. For rows that are unlike all of "
+            "these, neither the prediction nor the spread can be trusted. “Effective training rows” says how many rows "
+            "share in a prediction. A feature is outside if its value is larger or smaller than all those of training, "
+            "or if it is a category that training did not have, or missing where no value was missing in training.",
+            "note",
+        ),
+    )
+
+
 def features(model: ProbabilisticModel, f: Findings) -> str:
     """Return the features that move the variance most."""
-    names = model.forest.features.names or tuple(f"feature {j}" for j in range(model.forest.features.count))
+    names = model.forest.features.shown_names
     shares: list[tuple[str, float]] = []
     if f.features is not None and f.features.sum() > 0.0:
         share = f.features / f.features.sum()

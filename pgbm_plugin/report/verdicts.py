@@ -81,7 +81,7 @@ def on_trust(f: Findings) -> list[tuple[str, str]]:
         (
             "Rows of another kind.",
             "All figures are about rows like these. They say nothing about a new product, a region that was not among "
-            "them, or values outside of their range.",
+            "them, or values outside of their range. predict_support finds such rows.",
         )
     )
     out.append(

@@ -157,6 +157,19 @@ def on_spreads(f: Findings) -> str:
     return f"{errors}: on these rows the spreads do not tell easy rows from hard ones."
 
 
+def on_support(f: Findings) -> str:
+    """Say how many rows have values that training never saw, and how many training rows stand behind a prediction."""
+    low, middle = (number(float(q)) for q in np.quantile(f.support.rows, [0.0, 0.5]))
+    behind = f"Behind a prediction stand {middle} effective training rows in the median, and at least {low}."
+    if f.support.n_outside is None:
+        return f"{behind} What training saw of each feature is not known, so unfamiliar values are not found."
+    count = int(np.count_nonzero(f.support.n_outside))
+    if not count:
+        return f"{behind} No value lies outside of what training saw of its feature."
+    have = "row has a value" if count == 1 else "rows have values"
+    return f"{behind} {count:,} of the {len(f.y):,} {have} outside of what training saw: look before you trust them."
+
+
 def on_fan(f: Findings, shown: int, outside: int) -> str:
     """Say how many outcomes lie outside the widest band of the fan chart."""
     return (

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..boosters import booster_named
 from ..leaves.certificate import Status
+from ..leaves.moments import ARRAYS as MOMENTS
 from ..leaves.moments import LeafMoments
 from ..predict.conformal_groups import By
 from ..predict.power_map import MAX_B
@@ -40,6 +41,7 @@ class StoredArray(NamedTuple):
 _RULES: dict[str, Callable[[NDArray[Any]], Any]] = {
     "any": lambda array: True,
     "finite": np.isfinite,
+    "not NaN": lambda array: ~np.isnan(array),
     "finite and not negative": lambda array: np.isfinite(array) & (array >= 0),
     "positive and below 1e60": lambda array: (array > 0) & (array < 1e60),
 }
@@ -150,7 +152,7 @@ TREE_ARRAYS = {
 def _moments_arrays() -> dict[str, StoredArray]:
     """Return the arrays of moments: one that has a default may be absent."""
     arrays = {}
-    for field in fields(LeafMoments)[1:]:
+    for field in (field for field in fields(LeafMoments) if field.name in MOMENTS):
         rule = "finite" if field.name in ("g_mean", "h_mean", "gh") else "finite and not negative"
         dtypes = "I64 F64" if field.name == "count" else "F64"
         arrays[f"moments.{field.name}"] = StoredArray(dtypes, "leaves", 0, rule, field.default is not MISSING)
@@ -167,6 +169,12 @@ ARRAYS = {
     "spec.leaf_count": StoredArray("I64", "leaves", rule="finite and not negative", optional=True),
     "spec.leaf_cover": StoredArray("F64", "leaves"),
     **_moments_arrays(),
+    "ranges.low": StoredArray("F64", "features", rule="not NaN", optional=True),
+    "ranges.high": StoredArray("F64", "features", rule="not NaN", optional=True),
+    "ranges.missing": StoredArray("BOOL", "features", optional=True),
+    "ranges.column": StoredArray("I32", "categorical features", optional=True),
+    "ranges.start": StoredArray("I64", "categorical features", 1, optional=True),
+    "ranges.category": StoredArray("F64", "categories of features", rule="not NaN", optional=True),
     # stored although they follow from the moments: the last bits of powers differ between machines
     "weights.mu": StoredArray("F64", "leaves", rule="finite"),
     "weights.variance": StoredArray("F64", "leaves", rule="finite and not negative"),

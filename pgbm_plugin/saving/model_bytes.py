@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from ..predict.power_map import Calibration
 from ..predict.state import ModelState
 from ..predict.support import Support
 from ..surroundings.surroundings import Surroundings
+from ..tables.ranges import Ranges
 from ..trees.forest import NODE, Features, Forest, tree_digests
 from ..trees.looked_up import LookedUp
 from ..trees.objectives import SIGNED_SQRT, SQUARED, Objective, custom, forgotten
@@ -37,6 +38,8 @@ from .version_1 import complete_version_1, with_floor_of_version_1
 
 # Larger standard deviations or variances could overflow in the formulas of a distribution.
 _MAX_SD, _MAX_VARIANCE = 1e70, 1e140
+
+T = TypeVar("T")
 
 
 def save(state: ModelState, path: str | os.PathLike[str]) -> None:
@@ -69,6 +72,7 @@ def to_bytes(state: ModelState, *, trees: bool = True) -> bytes:
         "looked_up": forest.features.looked_up,
         "spec": state.spec,
         "moments": state.moments,
+        "ranges": state.moments.ranges,
         "weights": state.weights,
         "certificate": state.certificate,
         "settings": chosen,
@@ -134,13 +138,17 @@ def _build(
         rules: dict[str, Any] = {
             name: getattr(booster, name) for name in ("renamed", "numbers_are_values", "category_hash")
         }
-        features = Features(**parts["features"], **rules, looked_up=_looked_up(parts["looked_up"]))
+        looked_up = _all_or_none(LookedUp, parts["looked_up"], "looked up columns")
+        features = Features(**parts["features"], **rules, looked_up=looked_up)
         forest = Forest(**parts["forest"], nodes=nodes, features=features, **booster.start_rules())
     else:
         _check_same_trees(parts["forest"]["tree_digest"], forest)
     if len(parts["weights"]["sd"]) != forest.n_leaves:
         raise ValueError(f"it has moments of {len(parts['weights']['sd'])} leaves for trees of {forest.n_leaves}")
     _check_moments(parts["moments"])
+    ranges = parts["ranges"]["low"]
+    if ranges is not None and len(ranges) != forest.features.count:
+        raise ValueError(f"it has ranges of {len(ranges)} features for trees on {forest.features.count}")
     with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` refuses what overflows
         state = _state(parts, forest)
         if version == 1:
@@ -149,11 +157,12 @@ def _build(
     return state
 
 
-def _looked_up(arrays: Mapping[str, Any]) -> LookedUp | None:
+def _all_or_none(cls: type[T], arrays: Mapping[str, Any], name: str) -> T | None:
+    """Return a record of arrays; None if there are none."""
     missing = [array is None for array in arrays.values()]
     if any(missing) and not all(missing):
-        raise ValueError("it has some arrays of looked up columns without the others")
-    return None if all(missing) else LookedUp(**arrays)
+        raise ValueError(f"it has some arrays of {name} without the others")
+    return None if all(missing) else cls(**arrays)
 
 
 def _complete_older(header: dict[str, Any]) -> None:
@@ -186,7 +195,7 @@ def _state(parts: Mapping[str, Any], forest: Forest) -> ModelState:
     return ModelState(
         forest=forest,
         spec=TrainingSpec(**parts["spec"], objective=objective, **precision),
-        moments=LeafMoments(**parts["moments"]),
+        moments=LeafMoments(**parts["moments"], ranges=_all_or_none(Ranges, parts["ranges"], "ranges of features")),
         weights=LeafWeights(**parts["weights"]),
         certificate=Certificate(**parts["certificate"]),
         chosen=_chosen(parts),

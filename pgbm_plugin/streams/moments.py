@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from ..errors import naming
@@ -12,6 +13,7 @@ from ..leaves.gather import leaf_moments
 from ..leaves.moments import LeafMoments, joined
 from ..losses.custom_objectives import CustomObjective, check_takes_batches, on_batch, without_weights
 from ..parallel import progress_bar
+from ..tables.ranges import Ranges, ranges_of
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .batches import labelled_stream, read_batches
@@ -39,6 +41,7 @@ def stream_moments(
     stream = labelled_stream(source, forest.features, label, weight)
     moments = LeafMoments.of_nothing(forest.n_leaves)
     sums, first, weighted = LabelSums.of_model(spec, forest), None, False
+    ranges: Ranges | None = None
     settle = settle and spec.start_is_mean
     has_later_trees = not settle or spec.first_iteration() < forest.n_trees
     with ExitStack() as stack:
@@ -47,6 +50,8 @@ def stream_moments(
             with naming(name):
                 batch_spec = on_batch(spec, objective, data, probe=moments.rows == 0)
                 weighted, rows = data.weight is not None, data.on_margin_scale(batch_spec)
+                further = ranges_of(data.rows, forest, data.weight, n_jobs)
+                ranges = further if ranges is None else ranges.merge(further)
                 if settle:
                     first = first or stack.enter_context(FirstTrees(forest, spec, weighted))
                     first.add(rows, n_jobs)
@@ -62,4 +67,4 @@ def stream_moments(
         raise ValueError(
             "the weights of all rows are zero" if weighted else "there are no batches, or none of them has rows"
         )
-    return without_weights(spec, objective), moments
+    return without_weights(spec, objective), replace(moments, ranges=ranges)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import naming
 from ..leaves.base_score import LabelSums, MomentsOf, for_init_score, moments_from_mean
-from ..leaves.gather import leaf_moments
+from ..leaves.gather import leaf_moments, with_ranges
 from ..leaves.moments import LeafMoments
 from ..losses.custom_objectives import CustomObjective, check_takes_batches, on_batch, without_weights
 from ..tables.columns import read_labels, read_weights
@@ -122,7 +122,8 @@ def partition_moments(model: Task, number: int, X: Any, y: Any, weight: Any, ini
         raw = RawRows(X, y, weight, init_score)
         data = read_labelled(raw, model.forest, model.spec, model.device, part=True)
         spec = on_batch(model.spec, model.objective, data, probe=True)
-        return leaf_moments(model.forest, spec, data.on_margin_scale(spec), n_jobs=1)
+        moments = leaf_moments(model.forest, spec, data.on_margin_scale(spec), n_jobs=1)
+        return with_ranges(moments, model.forest, data, n_jobs=1)
 
 
 def _merged(parts: Sequence[Any]) -> Any:

@@ -35,9 +35,11 @@ class Columns:
     keep: tuple[str, ...] = ()  # columns of the input to copy
     init_score: str | None = None  # column of the margins that rows start from, not written
     groups: tuple[str, ...] = ()  # columns of the groups of conformal scores, not written
+    further: tuple[str, ...] = ()  # other columns that are written
 
     def __post_init__(self) -> None:
-        clash = {"mean", "std", *level_names(self.quantiles), *interval_names(self.intervals)}.intersection(self.keep)
+        predicted = {"mean", "std", *level_names(self.quantiles), *interval_names(self.intervals), *self.further}
+        clash = predicted.intersection(self.keep)
         if clash:
             raise ValueError(
                 f"a column to keep is called {sorted(clash)[0]!r}, as a predicted one is: rename it in the input"

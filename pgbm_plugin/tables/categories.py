@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +37,8 @@ class ColumnCodes:
         Whether a category that training did not see counts as missing. Otherwise it is an error.
     hash : callable or None
         The hashes by which the booster knows categories. They are then in the place of codes.
+    unseen : float
+        Code of a category that training did not see, where it counts as missing.
     """
 
     name: str
@@ -42,6 +46,7 @@ class ColumnCodes:
     own: bool
     unseen_is_missing: bool
     hash: Callable[[Sequence[Any]], AnyArray] | None = None
+    unseen: float = math.nan
 
     def encode(self, values: Sequence[Any], index: AnyArray) -> Array:
         """Return the (n,) codes of rows whose values are ``values[index]``; NaN for missing ones (index -1 or NaN)."""
@@ -60,7 +65,7 @@ class ColumnCodes:
         out: Array = np.append(codes, missing)[index]
         if np.any(out < 0.0):
             self._refuse_others(values, index, out)
-            out[out == _UNSEEN] = np.nan
+            out[out == _UNSEEN] = self.unseen
         return out
 
     def _hashed(self, values: Sequence[Any], index: AnyArray) -> Array:
@@ -138,6 +143,11 @@ class CategoricalRows(Rows):
     """Rows of which some columns are categorical, with codes for them."""
 
     codes: dict[int, ColumnCodes]  # by column
+
+    def marked(self) -> Rows:
+        marked = copy.copy(self)
+        marked.codes = {j: replace(codes, unseen=-math.inf) for j, codes in self.codes.items()}
+        return marked
 
     def own_categories(self) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield (column, categories) where the booster takes the table's own codes, 0, 1, ... of these categories."""

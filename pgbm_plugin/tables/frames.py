@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ..arrays import AnyArray
 from ..trees.forest import Features
 from .categories import CategoricalRows, column_codes, distinct
-from .number_codes import number_codes
-from .rows import check_count
+from .number_codes import number_codes, with_marks
+from .rows import Rows, check_count
 
 
 class Frame(CategoricalRows):
@@ -34,6 +34,12 @@ class Frame(CategoricalRows):
                 )
         self.numbers = number_codes((j for j in range(features.count) if j not in categorical), features)
         self.codes = column_codes(categorical, features, self._name)
+
+    def marked(self) -> Rows:
+        marked = super().marked()
+        assert isinstance(marked, Frame)
+        marked.numbers = with_marks(self.numbers)
+        return marked
 
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         wanted = range(self.features.count) if columns is None else columns.tolist()

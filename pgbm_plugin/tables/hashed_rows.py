@@ -25,6 +25,9 @@ class HashedRows(Rows):
     def sample(self, index: NDArray[np.int64]) -> Rows:
         return HashedRows(self.table.sample(index), self.features)  # not its codes: `training_table` needs hashes
 
+    def marked(self) -> Rows:
+        return self.table  # hashes are known for all categories
+
     def training_table(self) -> AnyArray:
         return self.table.block(0, self.n)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +23,19 @@ class NumberCodes:
         The categories of training, sorted.
     code : (k,) float array
         Their codes.
+    unseen : float
+        Code of a number that training did not see. NaN: it counts as missing.
     """
 
     value: Array
     code: Array
+    unseen: float = math.nan
 
     def encode(self, numbers: AnyArray) -> Array:
-        """Return the codes of numbers; NaN for missing ones and for those that training did not see."""
+        """Return the codes of numbers; NaN for missing ones."""
         at = np.minimum(np.searchsorted(self.value, numbers), len(self.value) - 1)
-        return np.where(self.value[at] == numbers, self.code[at], np.nan)
+        unseen = self.unseen if math.isnan(self.unseen) else np.where(np.isnan(numbers), np.nan, self.unseen)
+        return np.where(self.value[at] == numbers, self.code[at], unseen)
 
 
 def number_codes(columns: Iterable[int], features: Features) -> dict[int, NumberCodes]:
@@ -39,6 +44,11 @@ def number_codes(columns: Iterable[int], features: Features) -> dict[int, Number
         return {}
     held = dict(zip(features.category_columns or (), features.categories, strict=True))
     return {j: _codes_of(j, held[j], features) for j in columns if j in held}
+
+
+def with_marks(codes: Mapping[int, NumberCodes]) -> dict[int, NumberCodes]:
+    """Return codes with -inf for numbers that training did not see."""
+    return {j: replace(column, unseen=-math.inf) for j, column in codes.items()}
 
 
 def hash_codes(features: Features) -> dict[int, NumberCodes]:

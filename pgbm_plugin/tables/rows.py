@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..arrays import NOT_REAL, AnyArray
 from ..trees.forest import ZERO_BOUND, Features
-from .number_codes import number_codes, with_codes
+from .number_codes import number_codes, with_codes, with_marks
 
 # Numbers in a converted block: few enough to stay in the outer cache.
 _BLOCK_NUMBERS = 1 << 19
@@ -37,7 +39,7 @@ class Rows(ABC):
         size = max(2, _BLOCK_NUMBERS // max(1, width) & ~1)
         for begin in range(lo, hi, size):
             end = min(begin + size, hi)
-            yield begin, end, self._rounded(self.block(begin, end, columns))
+            yield begin, end, self.rounded(self.block(begin, end, columns))
 
     def sample(self, index: NDArray[np.int64]) -> Rows:
         """Return the rows with these numbers, which must be in rising order, as a matrix."""
@@ -64,11 +66,15 @@ class Rows(ABC):
         """Return the rows for the CPU to read."""
         return self
 
+    def marked(self) -> Rows:
+        """Return the rows with -inf in the place of categories that training did not see, as far as they are known."""
+        return self
+
     @abstractmethod
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         """Return rows lo..hi and the given columns, or all columns, as a matrix of float32 or float64."""
 
-    def _rounded(self, block: AnyArray) -> AnyArray:
+    def rounded(self, block: AnyArray) -> AnyArray:
         """Return the block in the precision that the booster compares in, with its own missing value as NaN."""
         if self.features.dtype.char == "f" and block.dtype.char != "f":
             with np.errstate(over="ignore"):
@@ -142,6 +148,11 @@ class _Matrix(Rows):
     def place(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
         return columns if self.is_view else super().place(columns)
 
+    def marked(self) -> Rows:
+        marked = copy.copy(self)
+        marked.codes = with_marks(self.codes)
+        return marked
+
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         block = self.X[lo:hi]
         if columns is not None:
@@ -159,7 +170,10 @@ def matrix(X: AnyArray, features: Features) -> Rows:
 def matrix_rows(parts: Sequence[Rows]) -> Rows:
     """Return the rows of several tables as one matrix that needs no conversion."""
     blocks = [block for part in parts for _, _, block in part.blocks(0, len(part))]
-    return matrix(np.concatenate(blocks), parts[0].features)
+    features = parts[0].features
+    if features.categories and features.category_columns is None:  # which a frame tells
+        features = replace(features, category_columns=tuple(getattr(parts[0], "codes", ())))
+    return matrix(np.concatenate(blocks), features)
 
 
 class SparseRows(Rows):

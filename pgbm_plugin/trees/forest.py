@@ -103,6 +103,11 @@ class Features:
         return self.count + (0 if self.looked_up is None else len(self.looked_up))
 
     @property
+    def shown_names(self) -> tuple[str, ...]:
+        """Return a name of each column for people, "feature 0" and so on if training had none."""
+        return self.names or tuple(f"feature {j}" for j in range(self.count))
+
+    @property
     def hashed(self) -> bool:
         """Return whether there are categories, and the booster knows them by their hashes."""
         return self.category_hash is not None and bool(self.category_columns)

@@ -12,6 +12,7 @@ import xgboost as xgb
 
 from pgbm_plugin import wrap
 from tests.gpu.simulated import LGB, ROWS, SIMULATED, TREES, XGB
+from tests.same import assert_same_ranges
 
 pytestmark = [
     pytest.mark.skipif(not SIMULATED, reason="plays a GPU in the simulator"),
@@ -147,6 +148,10 @@ def test_an_array_goes_in_and_out_in_its_kind(kind, stream, lightgbm_model, call
     assert model.predict_quantiles(kind(X), [0.1, 0.5, 0.9]).array.shape == (ROWS, 3)
     assert model.predict_var(kind(X)).array.shape == (ROWS,)
     assert isinstance(model.predict_dist(kind(X)).mean(), np.ndarray)  # distributions live on the host
+    assert_same_ranges(model.moments.ranges, want.moments.ranges)
+    found, expected = model.predict_support(kind(2.0 * X)), want.predict_support(2.0 * X)
+    np.testing.assert_allclose(found.rows, expected.rows, rtol=1e-10)
+    assert found.outside == expected.outside != ((),) * ROWS
     assert calls.synchronised
 
 

@@ -108,9 +108,14 @@ def test_many_rows_are_drawn_from(report_cases, report_data, monkeypatch):
     drawn = np.sort(np.random.default_rng(0).choice(2400, 500, replace=False))
     assert found.crps.model.value == pytest.approx(crps(y[drawn], model.predict_dist(X[drawn])), rel=1e-12)
     rows = re.findall(r'<tr><th scope="row">(\d+)</th>', page)
-    assert len(rows) == 10
+    assert len(rows) == 20
     std = model.predict_dist(X[drawn]).std()
-    assert [int(row) for row in rows] == drawn[np.argsort(-std, kind="stable")[:10]].tolist()
+    assert [int(row) for row in rows[:10]] == drawn[np.argsort(-std, kind="stable")[:10]].tolist()
+    support = model.predict_support(X[drawn])
+    assert [int(row) for row in rows[10:]] == drawn[support.least()].tolist()
+    assert np.array_equal(found.support.rows, support.rows)
+    assert found.support.outside == support.outside
+    assert f"{np.count_nonzero(support.n_outside)} of the 500 rows have values outside of what training saw" in page
 
 
 def test_init_scores_are_used(report_data):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.people.reported import HOSTILE, NAMES
 
-SECTIONS = ["calibration", "rows", "features", "trust", "appendix"]
+SECTIONS = ["calibration", "rows", "support", "features", "trust", "appendix"]
 APPENDIX = ["scores", "shape", "trees", "model", "terms"]
 
 

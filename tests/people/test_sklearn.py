@@ -50,6 +50,9 @@ def test_equals_wrapping_by_hand(regressor, numeric):
     assert np.array_equal(outer.predict_interval(X, 0.8), model.predict_interval(X, 0.8))
     assert np.array_equal(outer.predict_quantiles(X, [0.1, 0.6]), model.predict_quantiles(X, [0.1, 0.6]))
     assert np.array_equal(outer.predict_dist(X).crps(y), model.predict_dist(X).crps(y))
+    found, expected = outer.predict_support(2.0 * X), model.predict_support(2.0 * X)
+    assert np.array_equal(found.rows, expected.rows)
+    assert found.outside == expected.outside != ((),) * len(X)
     assert outer.score(X, y) == r2_score(y, regressor.fit(X, y).predict(X))
     assert PGBMRegressor(regressor, cv=None).fit(X, y).model_.rho == model.default_rho
 

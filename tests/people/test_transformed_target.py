@@ -225,3 +225,29 @@ def test_data_sets_need_labels_of_the_outcome(rows):
 def test_unfitted(regressor):
     with pytest.raises(ValueError, match="this TransformedTargetRegressor has no regressor_: call fit first"):
         wrap(around(clone(regressor), TRANSFORMS["log1p"]), np.ones((5, 1)), np.ones(5))
+
+
+def test_totals_through_steps_and_a_transform_hold():
+    """Steps around a target that is fitted as a logarithm: new days of rows that err together, and joint samples."""
+    rng, size = np.random.default_rng(3), 20
+
+    def of_days(days):
+        X = rng.normal(size=(days * size, 3))
+        common = np.repeat(rng.normal(size=days), size)
+        return X, np.exp(1.0 + 0.5 * X[:, 0] + 0.2 * common + 0.2 * rng.normal(size=len(X))), np.arange(len(X)) // size
+
+    (X, y, _), (X_val, y_val, day_val), (X_new, y_new, day) = of_days(60), of_days(150), of_days(300)
+    pipeline = make_pipeline(StandardScaler(), around(make_regressor(), TRANSFORMS["log1p"])).fit(X, y)
+    model = wrap(pipeline, X, y)
+    model.tune(X_val, y_val)
+    joint = model.correlate(X_val, y_val, levels={"day": day_val})
+    assert abs(joint.r[0] - 0.5) < 4.0 * joint.standard_error[0] + 0.1  # the trees leave errors of their own
+    totals = np.bincount(day, y_new)
+    low, high = model.predict_total(X_new, day, levels={"day": day}).interval(0.9)
+    assert 0.8 < np.mean((low <= totals) & (totals <= high)) < 0.97
+    sums = np.apply_along_axis(lambda draw: np.bincount(day, draw), 0, model.sample(X_new, 200, levels={"day": day}))
+    low, high = np.quantile(sums, [0.05, 0.95], axis=1)
+    assert 0.8 < np.mean((low <= totals) & (totals <= high)) < 0.97
+    alone = model.sample(X_new, 200, levels={"day": np.arange(len(day))})  # no two rows share a day
+    low, high = np.quantile(np.apply_along_axis(lambda draw: np.bincount(day, draw), 0, alone), [0.05, 0.95], axis=1)
+    assert np.mean((low <= totals) & (totals <= high)) < 0.7

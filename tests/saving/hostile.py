@@ -256,6 +256,7 @@ def check_predictions(model, rng):
         variance = variance if scale is None else scale(variance, steps)
         assert np.all(np.isfinite(margin))
         assert np.all(np.isfinite(variance) & (variance >= 0.0))
+        assert np.all(model.predict_support(part).rows >= 1.0)
         # exp may overflow, as the booster's own does
         assert model.forest.link == LOG or np.all(np.isfinite(to_response(model.forest, margin)))
     if scale is None and rng.random() < 0.2:

@@ -35,6 +35,8 @@ def said(model, X):
         "std": bits(lambda: model.predict(X, return_std=True)[1]),
         "interval": bits(lambda: model.predict_interval(X, 0.8)),
         "rho": bits(lambda: model.predict_dist(X, "normal", rho=-0.3).std()),
+        "support": bits(lambda: model.predict_support(X).rows),
+        "outside": repr(model.predict_support(X).outside),
         "repr": repr(model),
     }
     for name in (*FAMILIES, "studentt(df=7)"):
