@@ -44,7 +44,8 @@ def names_init_score(target: T) -> T:
 
     @wraps(function)
     def called(*args: Any, **options: Any) -> Any:
-        refuse_other_init_scores(options)
+        if options:  # single rows are predicted in microseconds
+            refuse_other_init_scores(options)
         return function(*args, **options)
 
     return called  # type: ignore[return-value]

@@ -180,7 +180,7 @@ class _Predictor:
         return X.astype(dict.fromkeys(names, "category"))
 
     def get_raw_model(self) -> ProbabilisticModel:
-        """Return the model, for ``unwrap``-like calls of MLflow."""
+        """Return the model; a method of this name of MLflow's wrapper calls it."""
         return self.model
 
 

@@ -36,12 +36,15 @@ def check_in_memory(X: Any) -> None:
 def in_memory(X: Any) -> Any:
     """Return a table or column that is in memory, in place of what only stands for it.
 
-    That is the frame inside a narwhals frame, the result of a Dask collection, and a PyArrow table of any other object
-    that gives its columns to Arrow, such as a query of DuckDB or ibis or a Hugging Face data set. Anything else is
-    returned unchanged.
+    That is the frame inside a narwhals frame, the result of a Dask collection, the table of a Hugging Face data set,
+    and a PyArrow table of any other object that gives its columns to Arrow, such as a query of DuckDB or ibis. Anything
+    else is returned unchanged.
     """
-    if type(X).__module__.partition(".")[0] == "narwhals":
+    package = type(X).__module__.partition(".")[0]
+    if package == "narwhals":
         X = X.to_native()
+    if package == "datasets" and hasattr(X, "num_rows"):  # those of Hugging Face do not offer their columns
+        return X.with_format("arrow")[:]
     if hasattr(X, "__dask_graph__"):
         return X.compute()
     if hasattr(X, "__arrow_c_stream__") or hasattr(X, "__dataframe__"):

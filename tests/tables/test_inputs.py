@@ -350,12 +350,20 @@ def test_tables_of_other_libraries(protocol, mixed):
     assert isinstance(model.predict_frame(table), pa.Table)
 
 
-def test_duckdb(mixed):
-    duckdb = pytest.importorskip("duckdb")
+OTHER_TABLES = {
+    "duckdb": lambda frame: pytest.importorskip("duckdb").sql("select * from frame"),
+    "ibis": lambda frame: pytest.importorskip("ibis").memtable(frame),
+    "datasets": lambda frame: pytest.importorskip("datasets").Dataset.from_pandas(frame),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ibis")
+@pytest.mark.parametrize("library", OTHER_TABLES)
+def test_other_libraries(library, mixed):
     X, y = mixed
-    numbers = X.select_dtypes("number").assign(y=y)
-    frame = numbers.drop(columns="y")
+    frame = X.select_dtypes("number")
     model = wrap(train("lightgbm", frame, y), frame, y)
-    rows, label = duckdb.sql("select * exclude y from numbers"), duckdb.sql("select y from numbers")
+    rows, label = (OTHER_TABLES[library](table) for table in (frame, pd.DataFrame({"y": y})))
     assert np.array_equal(model.predict(rows), model.predict(frame))
+    assert isinstance(model.predict_frame(rows), pa.Table)
     assert wrap(train("lightgbm", frame, y), rows, label).certificate == model.certificate
