@@ -54,8 +54,8 @@ def wrap(
     ----------
     booster : live model, estimator or path
         An lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, CatBoost, CatBoostRegressor, a fitted
-        HistGradientBoostingRegressor, a Dask model of LightGBM or XGBoost, or the path of a saved model. Also what
-        scikit-learn keeps around a fitted estimator of these: a Pipeline that ends with it, a GridSearchCV or another
+        HistGradientBoostingRegressor, a Dask model of LightGBM or XGBoost, a model of xgboost.spark, or the path of a
+        saved model. Also what scikit-learn keeps around a fitted estimator of these: a Pipeline that ends with it, a GridSearchCV or another
         search, a TransformedTargetRegressor with a monotone transform, a FrozenEstimator, or several of them. Rows are
         then those that it takes, and outcomes are on its scale.
     X : table, data set or stream, optional

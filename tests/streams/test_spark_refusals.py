@@ -17,9 +17,9 @@ from pyspark.errors import PythonException
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions
 
-from tests.streams.spark_session import in_parts, stop
+from tests.streams.spark_session import QUIET, in_parts, stop
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+pytestmark = QUIET
 
 NAMES = list("abc")
 
@@ -98,10 +98,10 @@ def replaced(name, where, by):
         (lambda df: df, {"weight": "c"}, "partition 0: weight must not be negative"),
     ],
 )
-@pytest.mark.parametrize("kind", ["lightgbm", "file"])
-def test_in_a_partition(kind, change, options, match, session, rows, booster, tmp_path):
+@pytest.mark.parametrize("start", ["mean label", "zero"])
+def test_in_a_partition(start, change, options, match, session, rows, booster):
     """In the pass over the labels, or in that over the rows if boosting does not start from the mean label."""
-    if kind == "file":
+    if start == "zero":
         booster = lgb.train({**LGB, "boost_from_average": False}, lgb.Dataset(rows[NAMES], rows["y"]), 2)
     df = session.createDataFrame(rows).repartitionByRange(3, "key")
     with pytest.raises(ValueError, match=match):
