@@ -20,7 +20,10 @@ SETTINGS = {
 
 
 # What Spark's own code warns of.
-QUIET = [pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Deprecation", "Future", "Resource")]
+QUIET = [
+    pytest.mark.filterwarnings(f"ignore:{which}")
+    for which in (":DeprecationWarning", ":FutureWarning", ":ResourceWarning", "'PYARROW_IGNORE_TIMEZONE'")
+]
 
 
 def running():
