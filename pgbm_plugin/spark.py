@@ -51,8 +51,9 @@ def wrap(
 ) -> SparkModel:
     """Wrap a model with the rows of a Spark frame, for lazy predictions; see `pgbm_plugin.wrap`.
 
-    The frame is read once, and for LightGBM, which starts from the mean label, labels and weights are read before. So
-    cache a frame that is costly to compute, or that is not the same every time.
+    The frame is read once. For LightGBM, which starts from the mean label, labels and weights are read before, and if
+    that is not the mean of training, the rows may be read again. So cache a frame that is costly to compute, or that is
+    not the same every time.
 
     Parameters
     ----------

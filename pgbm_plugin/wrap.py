@@ -55,10 +55,10 @@ def wrap(
     ----------
     booster : live model, estimator or path
         An lgb.Booster, lgb.LGBMRegressor, xgb.Booster, xgb.XGBRegressor, CatBoost, CatBoostRegressor, a fitted
-        HistGradientBoostingRegressor, a Dask model of LightGBM or XGBoost, or the path of a saved model. Also what
-        scikit-learn keeps around a fitted estimator of these: a Pipeline that ends with it, a GridSearchCV or another
-        search, a TransformedTargetRegressor with a monotone transform, a FrozenEstimator, or several of them. Rows are
-        then those that it takes, and outcomes are on its scale.
+        HistGradientBoostingRegressor, a Dask model of LightGBM or XGBoost, a model of xgboost.spark, or the path of a
+        saved model. Also what scikit-learn keeps around a fitted estimator of these: a Pipeline that ends with it, a
+        GridSearchCV or another search, a TransformedTargetRegressor with a monotone transform, a FrozenEstimator, or
+        several of them. Rows are then those that it takes, and outcomes are on its scale.
     X : table, data set or stream, optional
         The training rows, or held-out rows; `certificate` tells which. A table is NumPy, pandas, polars, PyArrow, SciPy
         sparse, torch, CuPy, cuDF or Dask. An lgb.Dataset, xgb.DMatrix or catboost.Pool brings its own y. `X` may be

@@ -16,7 +16,7 @@ from ..trees.forest import Features
 from .batches import feature_places
 from .categories import category_columns, encoded
 
-Task = Callable[[Iterator[Any]], Iterator[Any]]
+BatchTask = Callable[[Iterator[Any]], Iterator[Any]]
 """A function that runs on the Arrow batches of one partition, and yields others."""
 
 # The column that a column of vectors becomes.
@@ -130,7 +130,7 @@ def spark_column(name: str) -> Any:
     return functions.col("`" + name.replace("`", "``") + "`")
 
 
-def map_partitions(df: Any, task: Task, schema: Any) -> Any:
+def map_partitions(df: Any, task: BatchTask, schema: Any) -> Any:
     """Return the lazy frame of what a task makes of the batches of each partition."""
     # mapInArrow itself takes dots and backticks in the names of columns for more than that
     plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
@@ -141,7 +141,7 @@ def map_partitions(df: Any, task: Task, schema: Any) -> Any:
 class _Named:
     """A task on batches with these names."""
 
-    task: Task
+    task: BatchTask
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 SETTINGS = {
@@ -16,6 +17,13 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # tasks import the tests
 }
+
+
+# What Spark's own code warns of.
+QUIET = [
+    pytest.mark.filterwarnings(f"ignore:{which}")
+    for which in (":DeprecationWarning", ":FutureWarning", ":ResourceWarning", "'PYARROW_IGNORE_TIMEZONE'")
+]
 
 
 def running():

@@ -22,14 +22,9 @@ from pyspark.ml import PipelineModel
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions
 
-from tests.streams.spark_session import in_parts, sorted_frame
+from tests.streams.spark_session import QUIET, in_parts, sorted_frame
 
-# what Spark's own code warns of
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = QUIET
 
 NAMES = list("abcd")
 

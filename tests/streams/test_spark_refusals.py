@@ -6,6 +6,8 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from pgbm_plugin import spark as pgbm_spark
 from pgbm_plugin import wrap
@@ -17,9 +19,9 @@ from pyspark.errors import PythonException
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions
 
-from tests.streams.spark_session import in_parts, stop
+from tests.streams.spark_session import QUIET, in_parts, sorted_frame, stop
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+pytestmark = QUIET
 
 NAMES = list("abc")
 
@@ -98,10 +100,10 @@ def replaced(name, where, by):
         (lambda df: df, {"weight": "c"}, "partition 0: weight must not be negative"),
     ],
 )
-@pytest.mark.parametrize("kind", ["lightgbm", "file"])
-def test_in_a_partition(kind, change, options, match, session, rows, booster, tmp_path):
+@pytest.mark.parametrize("start", ["mean label", "zero"])
+def test_in_a_partition(start, change, options, match, session, rows, booster):
     """In the pass over the labels, or in that over the rows if boosting does not start from the mean label."""
-    if kind == "file":
+    if start == "zero":
         booster = lgb.train({**LGB, "boost_from_average": False}, lgb.Dataset(rows[NAMES], rows["y"]), 2)
     df = session.createDataFrame(rows).repartitionByRange(3, "key")
     with pytest.raises(ValueError, match=match):
@@ -134,6 +136,23 @@ def test_predictions(session, rows, booster):
             lazy.predict(change(df))
     with pytest.raises(ValueError, match="quantiles must lie"):
         lazy.predict(df, quantiles=[5])
+
+
+def test_layers_around_a_booster(session, rows):
+    """Their steps take rows in memory: not in training, but of each batch to predict."""
+    scaler, regressor = StandardScaler().set_output(transform="pandas"), lgb.LGBMRegressor(n_estimators=2, verbose=-1)
+    pipeline = make_pipeline(scaler, regressor).fit(rows[NAMES], rows["y"])
+    df = in_parts(session, rows)
+    with pytest.raises(TypeError, match="a Spark frame cannot pass through the layers around a booster"):
+        pgbm_spark.wrap(pipeline, df, label="y")
+    model = wrap(pipeline, rows[NAMES], rows["y"])
+    found = sorted_frame(pgbm_spark.SparkModel(model).predict(df))
+    assert np.array_equal(found["q05"], model.predict_frame(rows[NAMES])["q05"])
+
+
+def test_the_other_wrap(session, rows, booster):
+    with pytest.raises(TypeError, match=r"X is a Spark frame: call pgbm_plugin\.spark\.wrap"):
+        wrap(booster, in_parts(session, rows), label="y")
 
 
 def test_a_session_that_was_stopped(session, rows, booster):
