@@ -201,7 +201,7 @@ class LeafMoments:
     def part(self, lo: int, hi: int) -> LeafMoments:
         """Return the moments of leaves lo..hi."""
         arrays: dict[str, Any] = {name: array[lo:hi] for name, array in self.arrays().items()}
-        return LeafMoments(self.rows, **arrays)
+        return LeafMoments(self.rows, **arrays, ranges=self.ranges)
 
     def arrays(self) -> dict[str, AnyArray]:
         """Return the arrays over leaves, by name."""
@@ -224,11 +224,11 @@ ARRAYS = tuple(field.name for field in fields(LeafMoments) if field.name not in 
 
 
 def joined(trees: Sequence[LeafMoments]) -> LeafMoments:
-    """Concatenate the moments of several trees over the same rows, before any decay."""
+    """Concatenate the moments of several trees over the same rows, before any decay; ranges are those of the last."""
     arrays = [moments.arrays() for moments in trees]
     names = arrays[0].keys()
     joint: dict[str, Any] = {name: np.concatenate([part[name] for part in arrays]) for name in names}
-    return LeafMoments(trees[0].rows, **joint)
+    return LeafMoments(trees[0].rows, **joint, ranges=trees[-1].ranges)
 
 
 def from_sums(sums: Array, rows: int) -> LeafMoments:

@@ -16,6 +16,7 @@ from ..errors import naming
 from ..tables.frames import Frame, columns_of, is_frame
 from ..tables.in_memory import in_memory, is_stream
 from ..tables.labelled import LabelledRows, RawRows, read_labelled
+from ..tables.ranges import Ranges, ranges_of
 from ..tables.rows import Rows, matrix_rows, table_length
 from ..trees.forest import Features, Forest
 from ..trees.training_spec import TrainingSpec
@@ -108,12 +109,13 @@ def batch_rows(features: Features) -> int:
 
 
 def read_batches(
-    batches: Iterable[Batch], forest: Forest, spec: TrainingSpec, device: str
-) -> Iterator[tuple[str, LabelledRows]]:
-    """Yield (name, rows) of checked batches; small batches are joined, empty ones left out."""
+    batches: Iterable[Batch], forest: Forest, spec: TrainingSpec, device: str, n_jobs: int | None
+) -> Iterator[tuple[str, LabelledRows, Ranges]]:
+    """Yield (name, rows, ranges of the rows) of checked batches; small batches are joined, empty ones left out."""
     wanted = batch_rows(forest.features)
     codes: dict[tuple[str, int], Any] = {}
     small: list[LabelledRows] = []
+    ranges: Ranges | None = None
     weighted: bool | None = None
     first = last = ""
     for name, raw in batches:
@@ -125,19 +127,21 @@ def read_batches(
             if weighted is not None and weighted != (data.weight is not None):
                 raise ValueError(f"it has {'no' if weighted else 'a'} weight, unlike the batches before")
             weighted = data.weight is not None
+            own = ranges_of(data.rows, forest, data.weight, n_jobs)  # before small batches are converted
             # rows on a GPU are not joined, because they would have to be copied back
             is_small = 2 * len(data) < wanted and not data.rows.on_gpu
             if is_small:
                 first, last = first or name, name
                 # a copy, because an iterator may reuse its array for the next batch
                 small.append(LabelledRows(matrix_rows([data.rows]), data.y, data.weight, None))
+                ranges = own if ranges is None else ranges.merge(own)
         if not is_small:
-            yield name, data
-        elif sum(map(len, small)) >= wanted:
-            yield f"{first} to {last}", _together(small)
-            small, first = [], ""
-    if small:
-        yield first if first == last else f"{first} to {last}", _together(small)
+            yield name, data, own
+        elif ranges is not None and sum(map(len, small)) >= wanted:
+            yield f"{first} to {last}", _together(small), ranges
+            small, first, ranges = [], "", None
+    if ranges is not None:
+        yield first if first == last else f"{first} to {last}", _together(small), ranges
 
 
 def _together(parts: list[LabelledRows]) -> LabelledRows:

@@ -13,7 +13,7 @@ from ..leaves.gather import leaf_moments
 from ..leaves.moments import LeafMoments, joined
 from ..losses.custom_objectives import CustomObjective, check_takes_batches, on_batch, without_weights
 from ..parallel import progress_bar
-from ..tables.ranges import Ranges, ranges_of
+from ..tables.ranges import Ranges
 from ..trees.forest import Forest
 from ..trees.training_spec import TrainingSpec
 from .batches import labelled_stream, read_batches
@@ -46,12 +46,11 @@ def stream_moments(
     has_later_trees = not settle or spec.first_iteration() < forest.n_trees
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar(stream.rows, "rows", progress))
-        for name, data in read_batches(stream.batches, forest, spec, device):
+        for name, data, own in read_batches(stream.batches, forest, spec, device, n_jobs):
             with naming(name):
                 batch_spec = on_batch(spec, objective, data, probe=moments.rows == 0)
                 weighted, rows = data.weight is not None, data.on_margin_scale(batch_spec)
-                further = ranges_of(data.rows, forest, data.weight, n_jobs)
-                ranges = further if ranges is None else ranges.merge(further)
+                ranges = own if ranges is None else ranges.merge(own)
                 if settle:
                     first = first or stack.enter_context(FirstTrees(forest, spec, weighted))
                     first.add(rows, n_jobs)

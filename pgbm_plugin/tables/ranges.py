@@ -157,7 +157,7 @@ def _categorical(rows: Rows, forest: Forest) -> NDArray[np.int64]:
     """Return the categorical columns, as far as the model or the table tells them."""
     features, nodes = forest.features, forest.nodes
     split = nodes["feature"][(nodes["flags"] & CATEGORICAL) != 0]
-    known = [*(rows.features.category_columns or ()), *features.code_columns, *getattr(rows, "codes", ())]
+    known = [*(features.category_columns or ()), *features.code_columns, *getattr(rows, "codes", ())]
     found = np.unique(np.concatenate([split, np.array(known, np.int64)])).astype(np.int64)
     return found[found < features.count]
 

@@ -6,7 +6,6 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -170,10 +169,7 @@ def matrix(X: AnyArray, features: Features) -> Rows:
 def matrix_rows(parts: Sequence[Rows]) -> Rows:
     """Return the rows of several tables as one matrix that needs no conversion."""
     blocks = [block for part in parts for _, _, block in part.blocks(0, len(part))]
-    features = parts[0].features
-    if features.categories and features.category_columns is None:  # which a frame tells
-        features = replace(features, category_columns=tuple(getattr(parts[0], "codes", ())))
-    return matrix(np.concatenate(blocks), features)
+    return matrix(np.concatenate(blocks), parts[0].features)
 
 
 class SparseRows(Rows):

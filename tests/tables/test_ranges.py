@@ -179,6 +179,19 @@ def test_catboost_categories(one_hot, shops):
     assert not any(model.predict_support(X).outside)
 
 
+@pytest.mark.parametrize("size", [7, 200])
+def test_small_batches_keep_categories(size, shops):
+    """They are converted and joined, but what they held is read before."""
+    cb = pytest.importorskip("catboost")
+    X, y = shops
+    X = X.assign(shop=X.shop.astype(str))
+    params = {"iterations": 5, "verbose": False, "allow_writing_files": False, "one_hot_max_size": 10}
+    booster = cb.CatBoostRegressor(**params, cat_features=["shop"]).fit(X, y)
+    parts = [slice(lo, lo + size) for lo in range(0, 600, size)]
+    batches = wrap(booster, ((X.iloc[rows], y.iloc[rows]) for rows in parts))
+    assert_same_ranges(batches.moments.ranges, wrap(booster, X, y).moments.ranges)
+
+
 def test_codes_without_names_are_categories(shops):
     """Codes between those of training are none of them, although their numbers lie inside."""
     X, y = shops
