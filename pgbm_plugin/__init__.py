@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 # Doors for people, which take longer to import, or need further packages: each is imported at its first use.
-_LATE = ("dask", "distributions", "mlflow", "plot", "report", "scores", "sklearn", "skpro")
+_LATE = ("dask", "distributions", "mlflow", "plot", "report", "scores", "sklearn", "skpro", "spark")
 
 
 def __getattr__(name: str) -> Any:
