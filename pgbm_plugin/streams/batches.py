@@ -17,7 +17,7 @@ from ..tables.frames import Frame, columns_of, is_frame
 from ..tables.in_memory import in_memory, is_stream
 from ..tables.labelled import LabelledRows, RawRows, read_labelled
 from ..tables.ranges import Ranges, ranges_of
-from ..tables.rows import Rows, matrix_rows, table_length
+from ..tables.rows import Rows, table_length
 from ..trees.forest import Features, Forest
 from ..trees.training_spec import TrainingSpec
 
@@ -133,7 +133,7 @@ def read_batches(
             if is_small:
                 first, last = first or name, name
                 # a copy, because an iterator may reuse its array for the next batch
-                small.append(LabelledRows(matrix_rows([data.rows]), data.y, data.weight, None))
+                small.append(LabelledRows(data.rows.joined(), data.y, data.weight, None))
                 ranges = own if ranges is None else ranges.merge(own)
         if not is_small:
             yield name, data, own
@@ -148,7 +148,7 @@ def _together(parts: list[LabelledRows]) -> LabelledRows:
     """Join several batches of converted rows into one."""
     if len(parts) == 1:
         return parts[0]
-    rows = matrix_rows([part.rows for part in parts])
+    rows = parts[0].rows.joined([part.rows for part in parts[1:]])
     label = np.concatenate([part.y for part in parts])
     weights: list[NDArray[np.float64]] = [part.weight for part in parts if part.weight is not None]
     return LabelledRows(rows, label, np.concatenate(weights) if weights else None, None)

@@ -28,6 +28,9 @@ class HashedRows(Rows):
     def marked(self) -> Rows:
         return self.table  # hashes are known for all categories
 
+    def joined(self, others: Sequence[Rows] = ()) -> Rows:
+        return self._of(np.concatenate([part.training_table() for part in (self, *others)]), self.features)
+
     def training_table(self) -> AnyArray:
         return self.table.block(0, self.n)
 
@@ -37,7 +40,12 @@ class HashedRows(Rows):
         for j in features.category_columns or ():
             own, index = np.unique(table[:, j], return_inverse=True)
             table[:, j] = hash_(own.astype(np.int64).tolist())[index]
-        return HashedRows(matrix(table, features.as_hashes()), features)
+        return self._of(table, features)
+
+    @classmethod
+    def _of(cls, table: AnyArray, features: Features) -> Rows:
+        """Return the rows of a matrix that holds hashes."""
+        return cls(matrix(table, features.as_hashes()), features)
 
     def block(self, lo: int, hi: int, columns: NDArray[np.int64] | None = None) -> AnyArray:
         features = self.features

@@ -65,6 +65,10 @@ class Rows(ABC):
         """Return the rows for the CPU to read."""
         return self
 
+    def joined(self, others: Sequence[Rows] = ()) -> Rows:
+        """Return a copy of these rows, and of others of their kind, as one matrix."""
+        return matrix_rows([self, *others])
+
     def marked(self) -> Rows:
         """Return the rows with -inf in the place of categories that training did not see, as far as they are known."""
         return self
