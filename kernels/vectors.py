@@ -22,10 +22,8 @@ BYTES = 64
 
 def _features() -> str:
     """Return what the CPU can do that numba compiles for."""
-    name, features = (getattr(config, f"CPU_{of}") for of in ("NAME", "FEATURES"))
-    if features is not None:
-        return str(features)
-    return "" if name else str(binding.get_host_cpu_features().flatten())
+    features = config.CPU_FEATURES
+    return str(binding.get_host_cpu_features().flatten() if features is None else features)
 
 
 # Packs that are replayed at once: enough for comparisons to overlap, and few enough for the registers, of which
