@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import binding, ir
@@ -21,9 +22,8 @@ BYTES = 64
 
 def _features() -> str:
     """Return what the CPU can do that numba compiles for."""
-    if config.CPU_FEATURES is not None:
-        return str(config.CPU_FEATURES)
-    return "" if config.CPU_NAME else str(binding.get_host_cpu_features().flatten())
+    features = config.CPU_FEATURES
+    return str(binding.get_host_cpu_features().flatten() if features is None else features)
 
 
 # Packs that are replayed at once: enough for comparisons to overlap, and few enough for the registers, of which
@@ -50,6 +50,11 @@ DOUBLES = Vector(types.float64, BYTES // 8)
 class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Vector):
         super().__init__(manager, kind, kind.llvm)
+
+
+def _operation(define: Callable[..., Any]) -> Any:
+    """Make an operation of kernels, which is called without the typing context; a constant comes with its value."""
+    return intrinsic(prefer_literal=True)(define)
 
 
 def _shuffled(builder: Any, a: Any, b: Any, lanes: Any) -> Any:
@@ -79,21 +84,21 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, offset: An
     return builder.bitcast(builder.gep(data, [offset]), kind.as_pointer())
 
 
-@intrinsic(prefer_literal=True)
+@_operation
 def zeros(typing_context: Any, array: Any, packs: Any) -> Any:
     """Return zeros of the array's type, in so many packs; the number is a constant."""
     kind = Vector(array.dtype, packs.literal_value * 8 * BYTES // array.dtype.bitwidth)
     return kind(array, packs), lambda context, builder, signature, args: ir.Constant(kind.llvm, None)
 
 
-@intrinsic
+@_operation
 def ones(typing_context: Any, array: Any) -> Any:
     """Return a pack of ones of the array's type."""
     kind = Vector(array.dtype, 8 * BYTES // array.dtype.bitwidth)
     return kind(array), lambda context, builder, signature, args: ir.Constant(kind.llvm, [1] * kind.lanes)
 
 
-@intrinsic
+@_operation
 def load_packs(typing_context: Any, like: Any, codes: Any, pack: Any, line: Any) -> Any:
     """Return ``codes[pack, line]``, ``codes[pack + 1, line]`` and so on, as many packs as `like` has."""
     kind = ir.VectorType(like.llvm.element, 8 * BYTES // like.item.bitwidth)
@@ -111,7 +116,7 @@ def load_packs(typing_context: Any, like: Any, codes: Any, pack: Any, line: Any)
     return like(like, codes, types.int64, types.int64), generate
 
 
-@intrinsic
+@_operation
 def store(typing_context: Any, vector: Any, array: Any, offset: Any) -> Any:
     """Write all lanes to a flat array, from an offset on; float64 is rounded to the array's type."""
     kind = ir.VectorType(ir.FloatType(), vector.lanes) if array.dtype == types.float32 else vector.llvm
@@ -124,7 +129,7 @@ def store(typing_context: Any, vector: Any, array: Any, offset: Any) -> Any:
     return types.none(vector, array, types.int64), generate
 
 
-@intrinsic
+@_operation
 def load(typing_context: Any, array: Any, offset: Any) -> Any:
     """Return eight successive floats of an array as float64."""
     kind = ir.VectorType(ir.FloatType(), DOUBLES.lanes) if array.dtype == types.float32 else DOUBLES.llvm
@@ -136,13 +141,13 @@ def load(typing_context: Any, array: Any, offset: Any) -> Any:
     return DOUBLES(array, types.int64), generate
 
 
-@intrinsic
+@_operation
 def fill(typing_context: Any, value: Any) -> Any:
     """Return eight times a float64."""
     return DOUBLES(types.float64), lambda context, builder, signature, args: _filled(builder, DOUBLES.llvm, args[0])
 
 
-@intrinsic
+@_operation
 def split(typing_context: Any, at: Any, codes: Any, region: Any, code: Any, new: Any) -> Any:
     """Return `new` in the lanes whose region is `region` and whose code is above `code`, else the region.
 
@@ -167,7 +172,7 @@ def _rows(context: Any, builder: Any, at: Any, args: Any) -> Any:
         yield builder.zext(found, ir.IntType(64))
 
 
-@intrinsic
+@_operation
 def look_up(typing_context: Any, table: Any, at: Any, offset: Any) -> Any:
     """Return ``table[at[i]]`` for eight successive i from an offset on, as float64."""
 
@@ -182,7 +187,7 @@ def look_up(typing_context: Any, table: Any, at: Any, offset: Any) -> Any:
     return DOUBLES(table, at, types.int64), generate
 
 
-@intrinsic
+@_operation
 def look_up_pairs(typing_context: Any, pairs: Any, at: Any, offset: Any) -> Any:
     """Return ``pairs[2 * at[i]]`` and ``pairs[2 * at[i] + 1]`` for eight successive i from an offset on."""
     both = types.UniTuple(DOUBLES, 2)
