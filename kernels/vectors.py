@@ -22,7 +22,7 @@ BYTES = 64
 
 def _features() -> str:
     """Return what the CPU can do that numba compiles for."""
-    features = config.CPU_FEATURES
+    features = vars(config)["CPU_FEATURES"]
     return str(binding.get_host_cpu_features().flatten() if features is None else features)
 
 

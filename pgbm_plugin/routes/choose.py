@@ -13,7 +13,7 @@ from .replay import Replay
 from .replay_program import replay_program
 from .walk import Walk
 
-# With fewer rows than these, walking is faster for every forest.
+# With fewer rows than these, walking is faster for most forests, and no program needs to be compiled.
 _FEW_ROWS = 4
 
 forced = os.environ.get("PGBM_PLUGIN_ROUTE", "")
