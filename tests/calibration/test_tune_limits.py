@@ -10,6 +10,7 @@ import pytest
 from pgbm_plugin import partial_moments, wrap
 from pgbm_plugin.distributions import Normal
 from pgbm_plugin.predict.power_map import Calibration
+from pgbm_plugin.predict.predictions import read_unlabelled
 from tests.calibration.tuned import FEW, SCORES, heteroscedastic, train
 
 
@@ -162,13 +163,11 @@ def test_settings_that_change_meanwhile(tunable, tune_rows, monkeypatch):
     """Another thread tunes: predictions use the settings before or after, never a mix of both."""
     X = tune_rows[0]
     want = tunable.predict_dist(X).std()
-    read = type(tunable).read_rows
+    def tuned_meanwhile(*given):
+        tunable.rho, tunable.calibration, tunable.distribution = -0.2, Calibration(0.5, 9.0), "laplace"
+        return read_unlabelled(*given)
 
-    def tuned_meanwhile(self, *given):
-        self.rho, self.calibration, self.distribution = -0.2, Calibration(0.5, 9.0), "laplace"
-        return read(self, *given)
-
-    monkeypatch.setattr(type(tunable), "read_rows", tuned_meanwhile)
+    monkeypatch.setattr("pgbm_plugin.model.read_unlabelled", tuned_meanwhile)
     found = tunable.predict_dist(X)
     assert isinstance(found, Normal)
     assert np.array_equal(found.std(), want)

@@ -93,8 +93,10 @@ def test_moments_have_the_same_bits(model, n, monkeypatch):
                 monkeypatch,
                 lambda w=sample_weight, j=n_jobs: wrap(booster, X[:n], y[:n], sample_weight=w, n_jobs=j).moments,
             )
-            for field in fields(walked):
-                np.testing.assert_array_equal(getattr(walked, field.name), getattr(replayed, field.name))
+            for one, other in ((walked, replayed), (walked.ranges, replayed.ranges)):
+                for field in fields(one):
+                    if field.name != "ranges":
+                        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))
 
 
 def test_few_rows_walk_and_many_are_replayed(monkeypatch):

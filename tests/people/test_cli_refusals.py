@@ -154,7 +154,7 @@ def test_interrupted(predict, capsys, monkeypatch, tmp_path):
     def interrupt(*given, **besides):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pgbm_plugin.model.summary", interrupt)
+    monkeypatch.setattr("pgbm_plugin.model.summary_of", interrupt)
     assert run(capsys, *predict, code=130) == ("", "pgbm-plugin: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
@@ -189,7 +189,7 @@ def test_a_bug(predict, capsys, monkeypatch):
     def buggy(*given, **besides):
         raise KeyError("nobody\nknew")
 
-    monkeypatch.setattr("pgbm_plugin.model.summary", buggy)
+    monkeypatch.setattr("pgbm_plugin.model.summary_of", buggy)
     assert "error: KeyError 'nobody" in failing(capsys, *predict)
     assert main([*map(str, predict), "--debug"]) == 1
     assert "in buggy" in capsys.readouterr().err
