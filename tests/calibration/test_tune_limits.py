@@ -163,6 +163,7 @@ def test_settings_that_change_meanwhile(tunable, tune_rows, monkeypatch):
     """Another thread tunes: predictions use the settings before or after, never a mix of both."""
     X = tune_rows[0]
     want = tunable.predict_dist(X).std()
+
     def tuned_meanwhile(*given):
         tunable.rho, tunable.calibration, tunable.distribution = -0.2, Calibration(0.5, 9.0), "laplace"
         return read_unlabelled(*given)

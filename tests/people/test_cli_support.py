@@ -23,7 +23,7 @@ def test_predict_support(suffix, cli_folder, tmp_path, capsys):
     found = (
         pd.read_parquet(out)
         if suffix == ".parquet"
-        else pd.read_csv(out, keep_default_na=False, float_precision="round_trip")
+        else pd.read_csv(out, keep_default_na=False, converters={"support": float})
     )
     support = model.predict_support(X.to_numpy())
     assert list(found)[-2:] == ["support", "outside"]
