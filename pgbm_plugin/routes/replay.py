@@ -25,6 +25,8 @@ _CODE_BYTES = 1 << 18
 
 # Blocks that a thread sends through one tree: enough to be worth a thread.
 _BLOCKS_AT_ONCE = 16
+# What is kept of each kind: a service may use a model beside one that is tuned otherwise, with the same trees.
+_KEPT = 2
 
 
 @dataclass(frozen=True)
@@ -103,16 +105,19 @@ class Replay(Route):
             yield leaf
 
     def _kept(self, name: str, of: tuple[Array | None, ...], make: Callable[[], T]) -> T:
-        """Return what was made of the same arrays at the last call, or make it; for few rows, it costs more than they.
+        """Return what was made of the same arrays before, or make it; for few rows, it costs more than they.
 
         Only of arrays that nobody can change meanwhile.
         """
         if any(array is not None and array.flags.writeable for array in of):
             return make()
-        kept: tuple[tuple[Array | None, ...], T] | None = self.forest.cache.get(name)
-        if kept is None or any(a is not b for a, b in zip(kept[0], of, strict=True)):
-            kept = self.forest.cache[name] = of, make()
-        return kept[1]
+        kept: tuple[tuple[tuple[Array | None, ...], T], ...] = self.forest.cache.get(name, ())
+        for arrays, made in kept:
+            if all(a is b for a, b in zip(arrays, of, strict=True)):
+                return made
+        made = make()
+        self.forest.cache[name] = ((of, made), *kept)[:_KEPT]  # at once, for other threads
+        return made
 
     def _coded(self, lo: int, hi: int) -> Iterator[tuple[Any, ...]]:
         """Yield rows lo..hi as blocks of codes: (rows, codes, where, splits, leaf_start, buffer for regions)."""
