@@ -67,6 +67,7 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--conformal-weight", metavar="COL", help="column of --conformal that says how much each of its rows counts"
     )
+    command.add_argument("--cv", metavar="N", help=f"not here: {PROGRAM} wrap --cv N calibrates on the training rows")
     add_common(command, "file for the tuned model (default: replace MODEL)", required=False)
 
 
@@ -76,6 +77,8 @@ def run(args: Namespace) -> None:
     from ..errors import naming
     from ..streams.files import find_files
 
+    if args.cv is not None:
+        args.usage_error(f"--cv trains the booster again, which a wrapped model cannot: {PROGRAM} wrap BOOSTER --cv N")
     paths, conformal = find_files(args.data), find_files(args.conformal or [])
     for option in ("groups", "bins", "conformal_weight"):
         if getattr(args, option) and not args.conformal:

@@ -126,6 +126,7 @@ def test_errors(words, match, cli_folder, tmp_path, capsys):
         ("predict m.pgbm new.csv -o o.csv --n-jobs 0", "a number of threads"),
         ("predict m.pgbm new.csv -o o.csv --device gpu", "device must be 'auto', 'cpu', 'cuda'"),
         ("tune m.pgbm --data v.csv --label y --score mse", "invalid choice: 'mse'"),
+        ("tune m.pgbm --data v.csv --label y --cv 5", "which a wrapped model cannot: pgbm-plugin wrap BOOSTER --cv N"),
         ("wrap {d}/model.txt --data {d}/rows.csv -o m.pgbm", "--data needs the name of the label's column"),
         ("wrap {d}/model.txt --label y -o m.pgbm", "give --data FILE as well"),
     ],
