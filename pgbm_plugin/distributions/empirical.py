@@ -181,6 +181,8 @@ class Empirical(Distribution):
     def _ppf(self, q: Array, loc: Array, scale: Array, bin: Array | None = None) -> Array:
         if bin is None:
             return self._outcome(self._quantiles_in(0, q), loc, scale)
+        if bin.size == 1:  # a service's row, which should not wait for a table
+            return self._outcome(self._quantiles_in(int(bin.item()), q), loc, scale)
         place = bin.ravel().astype(np.intp)
         table = np.empty((len(self._residuals.bins), *q.shape))
         for k in np.flatnonzero(np.bincount(place)).tolist():

@@ -24,6 +24,8 @@ def test_rows_are_the_inverse_share_of_the_own_label(rounds, numeric):
 
     Later trees take back some of it, because the other rows of a leaf have moved with this one.
     """
+    if rounds == 1 and lgb.__version__ == "4.0.0":
+        pytest.skip("LightGBM 4.0 cannot refit a single tree")
     X, y = numeric
     params = LGB | {"boost_from_average": False, "learning_rate": 0.3}
     booster = lgb.train(params, lgb.Dataset(X, y), rounds)
@@ -86,7 +88,7 @@ def test_a_leaf_without_rows_counts_as_one_with_a_row(numeric):
     part = X[:, 0] > 0
     with pytest.warns(UserWarning, match="not certified"):
         model = wrap(booster, X[part], y[part])
-    leaf = booster.predict(X, pred_leaf=True)[:, 0]
+    leaf = booster.predict(X, pred_leaf=True).reshape(len(X), -1)[:, 0]
     count = np.bincount(leaf[part], minlength=leaf.max() + 1)[leaf]
     assert (count == 0).any()
     share = np.minimum(0.1 / np.maximum(count, 1), 1.0 - np.exp(-MAX_LEVERAGE))
