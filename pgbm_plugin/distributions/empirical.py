@@ -70,9 +70,11 @@ class Empirical(Distribution):
         self._residuals = residuals
         if residuals.in_bins != ("bin" in params):
             raise ValueError(f"{self.name} needs bins of the residuals and of the rows (bin=), or neither")
-        count = len(residuals.start) - 1
-        if "bin" in params and not np.all((self._params["bin"] >= 0) & (self._params["bin"] < count)):
-            raise ValueError(f"{self.name} has rows in bins other than 0 to {count - 1}")
+        if residuals.in_bins:
+            bins, count = self._params["bin"], len(residuals.start) - 1
+            ends = (bins.item(),) if bins.size == 1 else (bins.min(initial=0.0), bins.max(initial=0.0))
+            if not all(0.0 <= end < count for end in ends):
+                raise ValueError(f"{self.name} has rows in bins other than 0 to {count - 1}")
         self.lower, self.upper = float(lower), float(upper)
 
     @property
