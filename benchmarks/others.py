@@ -22,7 +22,7 @@ _TRAINING_ROWS = 2_000
 
 
 def on_same_trees(it: Contender, threads: int) -> dict[str, Callable[[np.ndarray], Any]]:
-    """Those that are here, and predict the mean with the very trees of LightGBM or XGBoost; others are named."""
+    """Return predictors of the mean with the very trees of LightGBM or XGBoost, and name those not installed."""
     makers = {"ONNX Runtime": _onnx_runtime, "oneDAL": _onedal}
     ready: dict[str, Callable[[np.ndarray], Any]] = {}
     if it.booster not in ("LightGBM", "XGBoost"):
@@ -74,7 +74,7 @@ def _onedal(it: Contender, threads: int) -> Callable[[np.ndarray], Any]:
 
 
 def contenders(case: Case, X_new: np.ndarray, threads: int) -> dict[str, Callable[[], Any]]:
-    """Those that are here, ready to predict `X_new`."""
+    """Return the contenders that are installed, ready to predict `X_new`."""
     X, y = case.rows(_TRAINING_ROWS, 0)
     makers = {"lleaves": _lleaves, "catboost": _catboost, "ngboost": _ngboost, "pgbm": _pgbm}
     ready = {}

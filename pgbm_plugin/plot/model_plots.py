@@ -25,7 +25,7 @@ def tuning(result: TuneResult, ax: Axes | None = None) -> Axes:
 
     Lines are scores of the paper's variance, calibrated by one power map for all families, on the at most 2,000
     rows that the search uses. The dot on a line is the choice; its own power map, fitted on all rows, may score a
-    little better. If a boosted scale was chosen, it has no rho, and a line across shows its score. The dotted line is
+    little better. A choice without a line, such as a boosted scale, is a line across at its score. The dotted line is
     one spread for all rows. Families after the best four are grey.
 
     Parameters
@@ -52,7 +52,8 @@ def tuning(result: TuneResult, ax: Axes | None = None) -> Axes:
         on_line = np.interp(best.rho, result.rho, line)
         ax.plot([best.rho], [on_line], "o", color=COLOURS[0], label=f"chosen, rho = {best.rho:.3g}")
     else:
-        ax.axhline(best.score, color=COLOURS[0], linewidth=1.0, label="chosen, with a boosted scale")
+        chosen = "chosen" if result.variance == "pgbm" else "chosen, with a boosted scale"
+        ax.axhline(best.score, color=COLOURS[0], linewidth=1.0, label=chosen)
     if np.isfinite(result.constant.score):
         label = "one spread for all rows"
         ax.axhline(result.constant.score, color=ink, linestyle=":", linewidth=1.0, label=label)

@@ -28,7 +28,7 @@ _WIDTH = 8
 
 @dataclass(frozen=True)
 class Task:
-    """What tasks on the rows of a partition need of a model."""
+    """Carries the parts of a model that tasks on the rows of a partition need."""
 
     forest: Forest
     spec: TrainingSpec

@@ -23,7 +23,7 @@ _CHUNK, _BLOCK = 1 << 15, 1 << 12
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """What some rows held of each of F features: the range of its numbers, or its categories.
+    """Holds what some rows had of each of F features: the range of its numbers, or its categories.
 
     Attributes
     ----------

@@ -112,7 +112,7 @@ def test_replay_has_the_bits_of_the_walk(seed, n, most_leaves, many_cuts, catego
 
 
 def test_forests_of_all_kinds_are_made():
-    """What the test above rests on: codes and regions of both sizes, with and without categories."""
+    """Check that the test above meets codes and regions of both sizes, with and without categories."""
     found = set()
     for seed in range(5):
         for most_leaves, many_cuts, categorical in ((31, False, 0), (31, False, 3), (300, True, 0), (300, True, 3)):

@@ -114,7 +114,7 @@ def test_a_given_signature_gets_the_params(model, rows, tmp_path):
 
 
 def test_serving(saved, model, rows):
-    """What a server does with a request, without one."""
+    """Predict from the text of a request, as a server of MLflow does, without a server."""
     from mlflow.pyfunc.scoring_server import invocations
 
     X = rows[0][:3]

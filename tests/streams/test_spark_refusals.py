@@ -1,4 +1,4 @@
-"""What a Spark frame must have is said before any work, or with the partition where it is missing."""
+"""Refuse Spark frames without what a model needs: before any work, or with the partition where it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training held of every feature: any form of table, any parts, categories, and what lies outside."""
+"""Check ranges of features: from any form of table, in any parts, with categories; and which values lie outside."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_tables_of_all_forms(kind, form, some):
 
 @pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])
 def test_sparse_rows(kind):
-    """What is not stored is 0 to LightGBM, and missing to XGBoost."""
+    """Read entries that a sparse matrix does not store as 0 for LightGBM, and as missing for XGBoost."""
     rng = np.random.default_rng(1)
     X = sp.random_array((500, 4), density=0.4, rng=rng, format="csr")
     X.data[:] = np.float32(rng.normal(size=X.nnz))
