@@ -93,7 +93,7 @@ def find_source(raw: RawRows, label: str | None, weight: str | None) -> Source:
     if isinstance(X, SparkRows):
         refuse(given | columns, "the columns of a Spark frame are named in its SparkRows")
         return Partitions("a Spark frame", partial(spark_moments, frame=X))
-    if raw.y is None and hasattr(X, "mapInArrow"):
+    if hasattr(X, "mapInArrow"):
         raise TypeError("X is a Spark frame: call pgbm_plugin.spark.wrap(model, df, label='y')")
     if is_stream(X) or (raw.y is None and is_labelled_stream(X)):
         refuse(

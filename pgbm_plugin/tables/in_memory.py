@@ -47,6 +47,8 @@ def in_memory(X: Any) -> Any:
         return X.with_format("arrow")[:]
     if hasattr(X, "__dask_graph__"):
         return X.compute()
+    if package == "pyspark":  # from Spark 4 on, they would offer to collect all rows
+        raise TypeError("a Spark frame is not read into memory: pgbm_plugin.spark wraps and predicts it on its cluster")
     if hasattr(X, "__arrow_c_stream__") or hasattr(X, "__dataframe__"):
         packages = {kind.__module__.partition(".")[0] for kind in type(X).__mro__}
         return X if packages & _READ_AS_THEY_ARE else _as_arrow(X)

@@ -48,6 +48,13 @@ def with_text(name):
     return lambda df: df.withColumn(name, functions.lit("1"))
 
 
+def as_pandas_on_spark(df):
+    try:
+        return df.pandas_api()
+    except ImportError:
+        pytest.skip("this Spark does not know this pandas")
+
+
 @pytest.mark.parametrize(
     ("change", "options", "error", "match"),
     [
@@ -71,7 +78,7 @@ def with_text(name):
             TypeError,
             "column 'v' holds arrays of string, not of numbers",
         ),
-        (lambda df: df.pandas_api(), {}, TypeError, r"df is a pyspark DataFrame: give df.to_spark\(\)"),
+        (as_pandas_on_spark, {}, TypeError, r"df is a pyspark DataFrame: give df.to_spark\(\)"),
         (lambda df: df.toPandas(), {}, TypeError, "df is a pandas DataFrame: give a pyspark.sql.DataFrame"),
         (lambda df: df.where("key < 0"), {}, ValueError, "there are no rows"),
     ],
@@ -153,6 +160,12 @@ def test_layers_around_a_booster(session, rows):
 def test_the_other_wrap(session, rows, booster):
     with pytest.raises(TypeError, match=r"X is a Spark frame: call pgbm_plugin\.spark\.wrap"):
         wrap(booster, in_parts(session, rows), label="y")
+    with pytest.raises(TypeError, match=r"X is a Spark frame: call pgbm_plugin\.spark\.wrap"):
+        wrap(booster, in_parts(session, rows), rows["y"])
+    model = wrap(booster, rows[NAMES], rows["y"])
+    for call in (model.predict, model.predict_dist, model.predict_support, lambda X: model.tune(X, rows["y"])):
+        with pytest.raises(TypeError, match=r"not read into memory: pgbm_plugin\.spark wraps and predicts it"):
+            call(in_parts(session, rows).select(*NAMES))
 
 
 def test_a_session_that_was_stopped(session, rows, booster):
